@@ -3,11 +3,13 @@
 import json
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from deferkit import Budget, Deferrer, Encoder, Pacing, UnreadableState
@@ -124,6 +126,78 @@ def test_what_is_not_forged_is_read(kind: str) -> None:
 def test_a_value_that_no_step_writes_is_refused(name: str, value: float) -> None:
     with pytest.raises(UnreadableState, match="does not hold a learner"):
         Deferrer.from_bytes(forged("identity", fill(name, value)))
+
+
+def goes_on(data: bytes) -> bool:
+    """Return whether a state is refused; if not, its learner must decide and observe 40 tasks with finite numbers."""
+    try:
+        deferrer = Deferrer.from_bytes(data)
+    except UnreadableState:
+        return False
+    tasks = draw_tasks(40, 5, binary=True, seed=1)
+    for x, (model, human) in zip(tasks.contexts, tasks.rewards.tolist(), strict=True):
+        decision = deferrer.decide(x)
+        numbers: Any = [*decision.estimates.values(), *decision.costs.values(), decision.price]
+        assert np.isfinite(numbers).all()
+        asked = decision.route != "model"
+        deferrer.observe(decision.id, {"model": model} | ({"human": human} if asked else {}), 0.3 if asked else None)
+    return True
+
+
+NOT_POSITIVE = replace("precision", lambda a: a - 2 * np.tril(a, -1).max() * (1 - np.eye(a.shape[-1])))
+
+
+@pytest.mark.parametrize("kind", ["identity", "logistic", "auto"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        replace("precision", np.negative),
+        fill("stash", 1e300),
+        fill("rounding", 1e300),
+        fill("rounding", 1.0),
+        fill("theta", np.nan),
+        fill("inverse", -1e300),
+        fill("squared_error", -1.0),
+        fill("reward", np.inf),
+        NOT_POSITIVE,
+    ],
+    ids=["precision", "stash", "rounding", "rounding 1", "theta", "inverse", "errors", "reward", "not positive"],
+)
+def test_estimates_that_no_learner_has_are_refused(kind: str, change: Change) -> None:
+    with pytest.raises(UnreadableState, match="does not hold a learner"):
+        Deferrer.from_bytes(forged(kind, change))
+
+
+FLOATS = [name for name, array in state.unpack(saved("identity"), "a state")[1].items() if array.dtype.kind == "f"]
+FORGERIES: list[Callable[[NDArray[Any]], NDArray[Any]]] = [
+    np.negative,
+    *(partial(np.multiply, factor) for factor in (0.0, 1e-300, 1e10, 1e100, 1e300)),
+    *(partial(np.full_like, fill_value=value) for value in (1.0, -1.0, 1e50, 1e300, -1e300, np.inf, np.nan)),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the forgery itself, of a horizon that is over
+@settings(max_examples=200)
+@given(
+    kind=st.sampled_from(["identity", "logistic", "refitted"]),
+    name=st.sampled_from(FLOATS),
+    forgery=st.sampled_from(FORGERIES),
+    only=st.none() | st.integers(0, 10**4),
+)
+def test_a_forged_array_is_refused_or_estimates_stay_finite(
+    kind: str, name: str, forgery: Callable[[NDArray[Any]], NDArray[Any]], only: int | None
+) -> None:
+    def change(_: Plain, arrays: Arrays) -> None:
+        numbers = arrays[name].reshape(-1)
+        place = 0 if only is None else only % max(numbers.size, 1)
+        places = slice(None) if only is None else slice(place, place + 1)
+        numbers[places] = forgery(numbers[places])
+
+    goes_on(forged(kind, change))
+
+
+def test_a_state_that_is_not_forged_goes_on() -> None:
+    assert all(goes_on(saved(kind)) for kind in ("identity", "logistic", "refitted", "auto"))
 
 
 @pytest.mark.parametrize(

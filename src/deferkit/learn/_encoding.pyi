@@ -16,5 +16,6 @@ class RowEncoder:
         size: float,
         intercept: bool,
         clips: bool,
+        bounds: Sequence[float],
     ) -> None: ...
     def encode(self, row: dict[str, object], x: NDArray[np.float64]) -> bool: ...

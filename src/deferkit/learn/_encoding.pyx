@@ -39,21 +39,22 @@ cdef class RowEncoder:
         size: The divisor of the whole vector.
         intercept: Whether the first element is constant.
         clips: Whether a scaled number is clipped at ±1; else what is beyond is squeezed to within ±2.
+        bounds: The absolute value of each number above which it counts as missing.
     """
 
     cdef tuple numbers, categories
     cdef list levels
-    cdef double[::1] centers, spreads
+    cdef double[::1] centers, spreads, bounds
     cdef long long[::1] max_levels
     cdef double size
     cdef bint intercept, clips
     cdef Py_ssize_t length
 
     def __init__(self, tuple numbers, centers, spreads, dict levels, max_levels, double size, bint intercept,
-                 bint clips):
+                 bint clips, bounds):
         self.numbers, self.categories, self.levels = numbers, tuple(levels), list(levels.values())
         self.centers, self.spreads = np.array(centers, dtype=np.float64), np.array(spreads, dtype=np.float64)
-        self.max_levels = np.array(max_levels, dtype=np.int64)
+        self.bounds, self.max_levels = np.array(bounds, dtype=np.float64), np.array(max_levels, dtype=np.int64)
         self.size, self.intercept, self.clips = size, intercept, clips
         self.length = intercept + 2 * len(numbers) + sum(max_levels) + 2 * len(levels)
         for offsets, n_levels in zip(self.levels, max_levels, strict=True):
@@ -82,13 +83,13 @@ cdef class RowEncoder:
                 x[column + 1] = 1.0 / self.size
             elif PyFloat_Check(<object>given) or PyLong_CheckExact(<object>given):
                 value = PyFloat_AsDouble(<object>given) if PyFloat_Check(<object>given) else whole(<object>given)
-                if isnan(value):
+                if not (isnan(value) or fabs(value) <= largest):
+                    return False
+                if isnan(value) or fabs(value) > self.bounds[i]:
                     x[column + 1] = 1.0 / self.size
-                elif fabs(value) <= largest:
+                else:
                     value = (value - self.centers[i]) / self.spreads[i]
                     x[column] = (min(1.0, max(-1.0, value)) if self.clips else squeezed(value)) / self.size
-                else:
-                    return False
             else:
                 return False
             column += 2

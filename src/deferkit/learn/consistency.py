@@ -55,11 +55,19 @@ FINITE = (
 NOT_NEGATIVE = (
     *("total", "spent", "reserved", "overrun", "held", "member_samples", "forecast_error", "expected", "pending_cost"),
     *("allowance", "bin_length", "arrivals", "past_arrivals", "past_periods", "uncovered"),
+    *("cost_n", "largest_cost", "squared_error", "reward_power", "context_power", "past_width"),
 )
 NEVER_CHANGE = (
     *("view", "max_cost", "member_prior", "forget_every", "keep"),
     *("timing", "carry", "hold_fixed", "hold_means", "limit"),
 )
+MOST = {  # absolute values, beyond what a learner reaches: estimates of contexts up to 1e50 stay finite with them
+    **dict.fromkeys(("moment", "precision", "rounding", "squared_error", "reward_power", "context_power"), 1e120),
+    **dict.fromkeys(("context", "stash", "past_width", "reward", "cost"), 1e75),
+    "theta": 1e90,
+    "inverse": 1e40,
+}
+MAX_ROUNDING, MIN_EIGENVALUE = 1e-9, -1e-8  # of a precision matrix, relative to its diagonal
 WEIGHT_ROUNDING = 1e-9  # tolerance of the sum of the weights of a target, which is 1
 
 
@@ -119,6 +127,7 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
     for name in NOT_NEGATIVE:
         if not (saved[name] >= 0.0).all():
             raise ValueError(f"the array {name!r} is not at least 0")
+    check_estimates(saved, fresh)
     weights = saved["member_weight"]
     if not (weights >= 0.0).all() or not (np.abs(weights.sum(axis=1) - 1.0) <= WEIGHT_ROUNDING).all():
         raise ValueError("the weights of the members do not add up to 1")
@@ -131,6 +140,21 @@ def check_values(saved: Arrays, fresh: Arrays) -> None:
         raise ValueError("more of an overrun is to be covered than there is")
     if (saved["route"][saved["status"] == OPEN] == 0).any():
         raise ValueError("a decision of the model holds budget")
+
+
+def check_estimates(saved: Arrays, fresh: Arrays) -> None:
+    """Raise unless the numbers of estimates are finite, and precisions positive definite except for rounding."""
+    unit = max(1.0, *(float(fresh[name].max(initial=0.0)) for name in ("inverse", "precision")))  # a ridge of any size
+    for name, most in MOST.items():
+        values = np.nan_to_num(saved[name]) if name in ("reward", "cost") else saved[name]
+        if not (np.abs(values) <= most * unit).all():
+            raise ValueError(f"the array {name!r} has numbers that no learner reaches")
+    for precision, rounding in zip(saved["precision"], saved["rounding"], strict=True):
+        diagonal = precision.diagonal()
+        roots = np.sqrt(np.maximum(diagonal, 0.0))
+        if (diagonal <= 0.0).any() or (np.abs(rounding) > MAX_ROUNDING * np.outer(roots, roots)).any():
+            raise ValueError("a precision matrix has no positive diagonal, or a rounding error larger than itself")
+        np.linalg.cholesky(precision / np.outer(roots, roots) - MIN_EIGENVALUE * len(roots) * np.eye(len(roots)))
 
 
 def check_periods(saved: Arrays, fresh: Arrays) -> None:

@@ -219,7 +219,7 @@ class Decisions:
             self._contexts.encoder.see(kept)
             self._contexts.rows_before_freeze.append(kept)
             if ledger.next_id >= max(ledger.get("warm_up"), FREEZE_AFTER):
-                self.freeze_encoder()
+                self.freeze_encoder(self._contexts.encoder)
 
     def longest_step(self) -> int:
         """Return the multiplications of the next decision beyond its usual ones.
@@ -255,12 +255,14 @@ class Decisions:
         """Update the encoder's scales with these rows, then freeze them."""
         for row in rows:
             encoder.see(row)
-        self.freeze_encoder()
+        self.freeze_encoder(encoder, rows)
 
-    def freeze_encoder(self) -> None:
+    def freeze_encoder(self, encoder: Encoder, rows: Sequence[dict[str, Any]] = ()) -> None:
         """Freeze the encoder's scales, encode the contexts so far again, and learn their outcomes."""
         ledger, contexts = self._ledger, self._contexts
         ledger.set("unsettled", 0)
+        if self._settings.has_ranks:
+            encoder.cut_scales([*contexts.rows_before_freeze, *rows])
         n = len(contexts.rows_before_freeze)
         if n:
             matrix = contexts.encode(contexts.rows_before_freeze)

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn._encoding import RowEncoder
+from deferkit.learn.core import CONSTANTS
 from deferkit.types import LARGEST, is_number, is_whole
 
 CLIP = 3.0  # standard deviations at which a scaled number is clipped or squeezed
 FREEZE_AFTER = 16  # rows that an encoder has seen, at least, before its scales are frozen
+FENCE = 3.0  # quartile distances beyond the quartiles at which outliers are cut: the outer fences of Tukey
+MIN_FOR_CUTS, ABSURD, UNIT = (CONSTANTS[name] for name in ("min_for_cuts", "absurd", "unit"))  # as in the rank tables
 
 
 class Scale(NamedTuple):
@@ -47,6 +50,31 @@ class Scale(NamedTuple):
         """The standard deviation; 1 for a number that does not vary."""
         std = math.sqrt(self.squares / self.n) if self.n else 0.0
         return std if std > 0 else 1.0
+
+    @property
+    def largest(self) -> float:
+        """The absolute value above which a number is absurd, and counts as missing in a learner with ranks."""
+        size = abs(self.mean) + (self.std if self.squares else 0.0)
+        return max(UNIT, ABSURD * size) if size > 0 else math.inf
+
+
+def cut_outliers(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values without absurd ones, and cut at the fences; values up to 1 stay, as chances of rare classes are.
+
+    Quartiles tell them, not deciles as in the rank tables: of the 16 values of a scale, three may be outliers.
+
+    >>> cut_outliers(np.array([1e50, 60.0, *range(1, 19)])).tolist()[:3]
+    [42.0, 1.0, 2.0]
+    """
+    n = len(values)
+    if n < MIN_FOR_CUTS:
+        return values
+    low, high = np.sort(values)[[n // 4, n - 1 - n // 4]].tolist()
+    reach = high - low if high > low else abs(high)
+    if reach == 0:
+        return values
+    kept = values[np.abs(values) <= max(UNIT, ABSURD * max(abs(low), abs(high)))]
+    return np.clip(kept, min(-UNIT, low - FENCE * reach), max(UNIT, high + FENCE * reach))
 
 
 def is_missing(value: object) -> bool:
@@ -135,7 +163,8 @@ class Encoder:
     A number becomes (value − mean) / (3 std), clipped at ±1, and an indicator of a missing value. In a `Deferrer` with
     ranks, numbers beyond ±1 are squeezed to within ±2 instead, so that they keep their order. A category becomes
     one-hot: a column for each level, one for any other level and one for a missing value. The mean, the std and levels
-    that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning.
+    that are not given are learned in the learner's warm-up, then frozen, so that a vector keeps its meaning. With
+    ranks, outliers are cut before, and an absurd number counts as missing.
 
     Args:
         numbers: The names of the number features; none by default.
@@ -287,6 +316,15 @@ class Encoder:
                 if value not in levels and len(levels) < self.max_levels[name]:
                     levels.append(value)
 
+    def cut_scales(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take outliers out of the scales of the numbers whose values are all in these checked rows."""
+        self._rows = None
+        for name, scale in self.scales.items():
+            values = np.array([row[name] for row in rows if row[name] is not None], dtype=np.float64)
+            cut = cut_outliers(values)
+            if scale.n == len(values) and not np.array_equal(cut, values):
+                self.scales[name] = Scale().with_values(cut)
+
     def encode(self, row: Mapping[str, Any]) -> NDArray[np.float64]:
         """Return the vector of a row, with the current scales and levels.
 
@@ -321,8 +359,13 @@ class Encoder:
                 math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels)),
                 self.intercept,
                 self.clips,
+                self._bounds(),
             )
         return type(row) is dict and self._rows.encode(row, x)
+
+    def _bounds(self) -> list[float]:
+        """Return the largest absolute value of each number that is not absurd."""
+        return [math.inf if self.clips else self.scales[name].largest for name in self.numbers]
 
     def see_columns(self, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
         """Update the scales and levels with many rows at once; as `see` for each, except for rounding.
@@ -367,9 +410,9 @@ class Encoder:
         if self.intercept:
             x[:, 0] = 1.0 / size
             column = 1
-        for name, values in numbers.items():
+        for (name, values), bound in zip(numbers.items(), self._bounds(), strict=True):
             scale = self.scales[name]
-            missing = np.isnan(values)
+            missing = np.isnan(values) | (np.abs(values) > bound)
             scaled = (values - scale.mean) / (CLIP * scale.std)
             scaled = (np.clip(scaled, -1.0, 1.0) if self.clips else squeeze(scaled)) / size
             x[:, column] = np.where(missing, 0.0, scaled)

@@ -12,6 +12,7 @@ import pytest
 from deferkit import Budget, Deferrer
 from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain import records
 from deferkit.serve.domain.feature_scales import GROWTH, PLAUSIBLE, PLAUSIBLE_NAMED, FeatureScales
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
@@ -89,6 +90,68 @@ def test_one_context_of_1e50_does_not_ruin_the_estimates(given: dict[str, Any], 
         assert kept.mean() < 0.6 * clean.mean()  # else there was nothing to repair
     else:  # the learner cuts outliers itself
         assert kept.mean() > 0.9 * clean.mean()
+
+
+def test_a_broken_sensor_costs_at_most_2_right_answers() -> None:
+    """It sends 1e50 in 16 tasks on end: clipped to plausible sizes, these would be extreme values of tasks like others.
+
+    Whoever decides these tasks is right, so that a loss is what they do to the other tasks.
+    """
+    lost = []
+    for seed in range(10):
+        contexts, _, rewards = world(seed)
+        for place in range(200, 216):
+            rewards[place] = [1.0, 1.0]
+        broken = [list(context) for context in contexts]
+        for place in range(200, 216):
+            broken[place][1:] = [1e50, -1e50, 1e50]
+        clips, keeps = (Policy(spec_of(outliers)) for outliers in ("clip", "keep"))
+        earned = []
+        for policy, given in ((keeps, contexts), (clips, broken)):
+            routes = live(policy, given, rewards)
+            earned.append(sum(pair[route == "human"] for pair, route in zip(rewards, routes, strict=True)))
+        lost.append(earned[0] - earned[1])
+        assert clips.scales is not None
+        assert clips.scales.clipped == 48
+        median = sorted(context[1] for context in contexts[:100])[50]
+        assert clips.learner._ledger.view("context")[200:216, 0, 1].tolist() == [median] * 16
+    assert np.mean(lost) <= 2.0
+
+
+def test_the_learner_gets_outliers_as_they_are_where_it_cuts_them_itself(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        for i in range(30):
+            await in_process.decide(engine, f"t{i}", context=[1.0, -(i % 3) / 2], force=None)
+        await in_process.decide(engine, "wild", context=[-1e50, 1.0], force=None)
+        owned = engine.owned[KEY]
+        [line] = engine.store.log_of_task(owned.id, "wild", 10)
+        record = msgspec.json.decode(bytes(line.body))
+        assert (record["context"], record["clipped"]) == ([-1e50, 1.0], 1)
+        assert owned.policy.scales is not None
+        assert (owned.policy.scales.clipped, owned.policy.scales.largest) == (1, [GROWTH, 1.0])
+        assert owned.policy.learner._ledger.view("context")[30, 0, 0] == 1.0  # the median
+        assert owned.policy.learner._ledger.view("rank_count").tolist() == [30, 31]
+        assert replayed(engine.store) == owned.policy == Policy.from_bytes(owned.policy.to_bytes())
+        assert replay(engine.store, *KEY).faults == []
+
+    play(database, script)
+
+
+def test_a_learner_with_the_rule_of_before_gets_logged_outliers_clipped() -> None:
+    """As when a policy goes back to the rule that it was created with, and learns its log again."""
+    contexts = [[1.0, (i % 5) / 5, 0.0, 1.0] for i in range(40)]
+    contexts[20] = [1.0, 1e50, 0.0, 1.0]
+    new, old = Policy(spec_of("clip")), Policy(spec_of("clip", defaults="2026.11"))
+    owned = OwnedPolicy(1, "default", new, 1, 0)
+    work = UnitOfWork()
+    for i, context in enumerate(contexts):
+        work.decisions[1, f"t{i}"] = None
+        decide(owned, work, i, TaskBody(task=f"t{i}", context=context, force="model"), b"")
+    for line in work.log:
+        old.apply(records.decode(bytes(line.body)))
+    assert new.scales == old.scales
+    assert new.learner._ledger.view("context")[20, 0, 1] == 0.4
+    assert old.learner._ledger.view("context")[20, 0, 1] == pytest.approx(GROWTH * 0.8)
 
 
 STREAMS: dict[str, Callable[[np.random.Generator], Any]] = {
@@ -182,7 +245,7 @@ def test_what_the_learner_saw_is_in_the_log_and_is_replayed(database: Database) 
         assert replayed(engine.store) == owned.policy == Policy.from_bytes(owned.policy.to_bytes())
         assert replay(engine.store, *KEY).faults == []
 
-    play(database, script)
+    play(database, script, spec=msgspec.structs.replace(SPEC, defaults="2026.11"))
 
 
 def test_outliers_are_refused_where_the_policy_says_so(database: Database) -> None:

@@ -25,7 +25,8 @@ from deferkit.learn.core.mixture cimport mix_theta
 from deferkit.learn.core.newton cimport MIN_WEIGHT, Likelihood, Workspace, maximise
 from deferkit.learn.core.pacing cimport RENEWING, pacing_names
 from deferkit.learn.core.precision cimport CHECK_EVERY, LARGEST_INVERSE_ERROR, SURE_SPREAD, initialise
-from deferkit.learn.core.ranks cimport RANKED_CONTEXTS, add_to_ranks, cut_outliers, write_ranks
+from deferkit.learn.core.ranks cimport (
+    ABSURD, MIN_FOR_CUTS, RANKED_CONTEXTS, UNIT, add_to_ranks, cut_outliers, write_ranks)
 from deferkit.learn.core.refit cimport is_refitted, refit_names, repair
 from deferkit.learn.core.state cimport Arrays, Counters, Int, Options, Parameters, Sizes, State, built_fields
 
@@ -54,6 +55,7 @@ CONSTANTS = {
     "largest_inverse_error": LARGEST_INVERSE_ERROR, "check_every": CHECK_EVERY, "sure_spread": SURE_SPREAD,
     "horizon": HORIZON, "until": UNTIL, "renews": RENEWS, "bins": BINS,
     "link_binary": LINK_BINARY, "link_switched": LINK_SWITCHED, "ranked_contexts": RANKED_CONTEXTS,
+    "min_for_cuts": MIN_FOR_CUTS, "absurd": ABSURD, "unit": UNIT,
 }
 LINKS = link_names()
 PACINGS = pacing_names()

@@ -263,6 +263,9 @@ class Policy:
         if self.relearned.decisions:
             decision = decision._replace(id=self._own_id(record.id))
         context = self._remembered_context(record)
+        plausible = context if self.scales is None else self.scales.clip(context)[0]  # it is, unless the learner cuts
+        if not self.spec.learner_cuts_outliers:
+            context = plausible
         event = events.Decided(decision, context, self.task_time(at))
         if self._defers:
             self.learner.check_decision(event)
@@ -271,7 +274,7 @@ class Policy:
             self._learn(partial(self._make_room, decision.reserved))
         self._learn(partial(self._tell, event))
         if self.scales is not None:
-            self.scales.see(context, record.clipped)
+            self.scales.see(plausible, record.clipped)
         if record.held is not None:
             self.accounts = book_record(self.accounts, record)
             self.tally.expected_gain += record.expected_gain

@@ -417,6 +417,11 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return bool(self._effective_value("ranks"))
 
     @property
+    def learner_cuts_outliers(self) -> bool:
+        """Whether the learner itself cuts outliers and takes absurd values as missing: as its rank tables tell."""
+        return self.defaults_used != NOVEMBER_2026 and self.ranks_used
+
+    @property
     def review_used(self) -> ReviewDocument | None:
         """The review document. None: answers are free-form, and the model's answer is shown."""
         return None if self.review is msgspec.UNSET else self.review

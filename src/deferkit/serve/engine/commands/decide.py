@@ -111,7 +111,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     renew(owned, work, now, begin=True)
-    event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body, now)
+    asked = body if context is body.context else msgspec.structs.replace(body, context=context)
+    event, micros = propose(owned, asked, now)
     decision = event.decision
     if policy.relearned.decisions:
         decision = decision._replace(id=decision.id + policy.relearned.decisions)
@@ -182,14 +183,18 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
 
 
 def plausible_context(owned: OwnedPolicy, body: TaskBody) -> tuple[Any, int]:
-    """Return the context with outliers clipped, and their number; raise if the policy refuses them."""
+    """Return the context for the learner, and the number of outliers; raise if the policy refuses them.
+
+    They are clipped, unless the learner itself cuts them: values clipped to a plausible size would look like values.
+    """
     scales = owned.policy.scales
     if scales is None:
         return body.context, 0
     if owned.policy.spec.outliers == "refuse" and (places := scales.outliers(body.context)):
         names = [repr(scales.names[place]) if scales.names else str(place) for place in places[:5]]
         raise invalid(f"The context has features that are many times larger than all before: {', '.join(names)}.")
-    return scales.clip(body.context)
+    clipped, n = scales.clip(body.context)
+    return (body.context if owned.policy.spec.learner_cuts_outliers else clipped), n
 
 
 def propose(owned: OwnedPolicy, body: TaskBody, now: int = 0) -> tuple[Decided, Micros | None]:
