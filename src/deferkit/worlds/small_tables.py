@@ -16,8 +16,8 @@ from scipy.special import expit
 from deferkit.errors import expected
 from deferkit.tables.rows import Names
 from deferkit.tables.sheet import Sheet
-from deferkit.types import is_whole, plain
-from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, check_choices, option
+from deferkit.types import is_whole
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, option
 from deferkit.worlds.table import tasks_of
 
 MIN_ROWS, MAX_ROWS = 300, 5_000
@@ -321,8 +321,7 @@ class SmallTables(BaseWorld):
     rows: int | None = option(None, f"Rows of the table, from {MIN_ROWS} to {MAX_ROWS:,}; by default the generator's")
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        object.__setattr__(self, "rows", plain(self.rows))
+        super().__post_init__()
         if self.rows is not None and not (is_whole(self.rows, MIN_ROWS) and self.rows <= MAX_ROWS):
             raise expected("rows", "SmallTables", f"a whole number from {MIN_ROWS} to {MAX_ROWS}", self.rows)
 

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deferkit.errors import InvalidArgument, expected
+from deferkit.errors import InvalidArgument
 from deferkit.learn.encode import Encoder
 from deferkit.tables.columns import ContextColumns
 from deferkit.tables.history import reviews_of
 from deferkit.tables.rows import Names, Rows, find_confidence, read_rows
 from deferkit.tables.sheet import Sheet, digest_of_table
-from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshuffled, check_choices, option
+from deferkit.types import Constraint
+from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshuffled, option
 
 ORDERS = ("shuffled", "file")
 
@@ -109,6 +110,10 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
     return remarks
 
 
+COLUMN = Constraint("a name of a column", lambda value: isinstance(value, str) and value != "")
+COLUMN_OR_NONE = Constraint("a name of a column or None", lambda value: value is None or COLUMN.holds(value))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table(BaseWorld):
     r"""A world over a CSV (also .csv.gz), Parquet or Excel (.xlsx) file, in a new order for each seed.
@@ -127,15 +132,17 @@ class Table(BaseWorld):
     """
 
     path: str
-    context: str = option("x_*", "Columns of the context: names or globs, with commas between")
-    model_reward: str = option("model_reward", "Column of the model's rewards")
-    human_reward: str = option("human_reward", "Column of the human's rewards")
-    cost: str = option("cost", "Column of the human's costs")
+    context: str = option("x_*", "Columns of the context: names or globs, with commas between", valid=COLUMN)
+    model_reward: str = option("model_reward", "Column of the model's rewards", valid=COLUMN)
+    human_reward: str = option("human_reward", "Column of the human's rewards", valid=COLUMN)
+    cost: str = option("cost", "Column of the human's costs", valid=COLUMN)
     order: str = option("shuffled", "Rows in a new order for each seed, or as they are in the file", choices=ORDERS)
-    time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
+    time: str | None = option(None, "Column of dates or numbers that rows are sorted by", valid=COLUMN_OR_NONE)
     """They come in this order for every seed (`order` is "file")."""
     confidence: str | None = option(
-        None, "Column of the model's confidence in its own answer, or none; by default it is detected"
+        None,
+        "Column of the model's confidence in its own answer, or none; by default it is detected",
+        valid=COLUMN_OR_NONE,
     )
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
@@ -146,15 +153,7 @@ class Table(BaseWorld):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", str(self.path))
-        for name in ("context", "model_reward", "human_reward", "cost"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise expected(name, "Table", "a name of a column", getattr(self, name))
-        check_choices(self)
-        for name in ("time", "confidence"):
-            if getattr(self, name) is not None and (
-                not isinstance(getattr(self, name), str) or not getattr(self, name)
-            ):
-                raise expected(name, "Table", "a name of a column or None", getattr(self, name))
+        super().__post_init__()
         if self.time is not None:
             object.__setattr__(self, "order", "file")
         if self.after is not None:
