@@ -1,6 +1,7 @@
 """`deferkit demo`: the real service with simulated tasks and reviewers, to look at for a minute."""
 
 import itertools
+import math
 import tempfile
 import time
 from contextlib import ExitStack
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.live import Live
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, console
@@ -16,13 +16,12 @@ from deferkit.cli.demo import views
 from deferkit.cli.demo.service_process import ServiceProcess
 from deferkit.cli.demo.simulation import CALL_S, DAY_S, HUMAN, OFFICE_S, WORLDS, SimulatedUsers, Simulation, schedule
 from deferkit.cli.demo.tasks import Comments
-from deferkit.cli.demo.views import View, next_steps
+from deferkit.cli.demo.views import ConsoleView, View, next_steps, watch
 from deferkit.client.client import Client
 from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.types import MODEL
 
 FEEDING = 0.8  # the part of the time in which tasks come; the rest is for what still waits
-LOOK_S, LINE_S = 0.25, 3.0
 NOT_THERE = 404
 
 
@@ -100,7 +99,8 @@ def open_console(
         stack.callback(users.stop)
         users.start()
         views.introduce(url, client.policy, reviewers, keyed=key is not None)
-        views.keep_open(service, client, users, seconds)
+        if watch(service, client, ConsoleView(users), math.inf if seconds is None else seconds):
+            console.print("Stopped.")
 
 
 def start_service(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
@@ -139,7 +139,7 @@ def play(
         view = View(users, url, reviewers)
         if not console.is_terminal:
             console.print(f"{view.title}\n{view.about}", highlight=False, soft_wrap=True)
-        stopped = watch(service, client, users, view, seconds)
+        stopped = watch(service, client, view, seconds)
         users.stop()
         if users.failure is not None and not stopped:
             raise users.failure
@@ -179,29 +179,3 @@ def new_policy(url: str, key: str | None, name: str) -> Client:
             raise
         client.close()
     raise AssertionError
-
-
-def watch(
-    service: ServiceProcess, client: Client, users: SimulatedUsers[Simulation], view: View, seconds: float
-) -> bool:
-    """Show how it goes until all is done or time is up; return whether somebody has pressed Ctrl-C."""
-    end = users.began + seconds
-    told = 0.0
-    try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while time.monotonic() < end:
-                service.check()
-                if users.failure is not None:
-                    raise users.failure
-                summary = client.summary()
-                if console.is_terminal:
-                    live.update(view.live(summary), refresh=True)
-                elif time.monotonic() - told >= LINE_S:
-                    told = time.monotonic()
-                    console.print(view.line(summary), highlight=False, soft_wrap=True)
-                if users.is_done(summary.waiting + summary.claimed):
-                    return False
-                time.sleep(LOOK_S)
-    except KeyboardInterrupt:
-        return True
-    return False
