@@ -18,8 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
-aside = Console(stderr=True)  # for what is not the answer: progress, remarks, errors
+console = Console(highlight=False)
+aside = Console(stderr=True, highlight=False)  # for what is not the answer: progress, remarks, errors
 
 
 @app.callback(invoke_without_command=True)

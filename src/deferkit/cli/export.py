@@ -46,7 +46,7 @@ def export(
             f"An export goes to a .parquet or .csv file in a folder that is there. Got {str(file)!r}."
         )
     rows = export_trials(Path(source), file) if table == "trials" else export_policy(table, source, file, store, tenant)
-    console.print(f"{file}: {rows:,} rows", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{file}: {rows:,} rows", markup=False, soft_wrap=True)
 
 
 def is_parquet(file: Path) -> bool:

@@ -34,10 +34,10 @@ def show_what_if(found: "WhatIf") -> None:
         )
     console.print()
     show_whole(table)
-    console.print(f"reward – {found.basis}", highlight=False, markup=False)
-    console.print("± standard error; price: the last one; difference: from what was done", highlight=False)
+    console.print(f"reward – {found.basis}", markup=False)
+    console.print("± standard error; price: the last one; difference: from what was done")
     for said in found.remarks:
-        console.print(said, highlight=False, markup=False)
+        console.print(said, markup=False)
 
 
 def name_of(row: "Row") -> str:
@@ -140,10 +140,10 @@ def replay(
             show_what_if(found)
     for remark in report.remarks:
         aside.print("warning:", style="yellow", end=" ")
-        aside.print(remark, markup=False, highlight=False, soft_wrap=True)
+        aside.print(remark, markup=False, soft_wrap=True)
     for fault in report.faults:
         aside.print("error:", style="red", end=" ")
-        aside.print(fault, markup=False, highlight=False, soft_wrap=True)
+        aside.print(fault, markup=False, soft_wrap=True)
     if report.faults:
         raise typer.Exit(BROKEN)
 
@@ -170,9 +170,9 @@ def show(report: "Report") -> None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         for name, text in facts(report, report.policy).items():
             grid.add_row(name, text)
-        console.print(grid, highlight=False)
+        console.print(grid)
     if not report.faults:
-        console.print("The log is whole; budgets, snapshots and decisions are what it says.", highlight=False)
+        console.print("The log is whole; budgets, snapshots and decisions are what it says.")
 
 
 def facts(report: "Report", policy: "Policy") -> dict[str, str]:

@@ -37,7 +37,7 @@ def serve(**given: Any) -> None:
     settings = ServiceSettings.from_environment(os.environ, **given)
 
     def listening(url: str, is_open: bool) -> None:
-        console.print(f"deferkit serves on {url}, from {redact_store(settings.store)}", highlight=False, soft_wrap=True)
+        console.print(f"deferkit serves on {url}, from {redact_store(settings.store)}", soft_wrap=True)
         if is_open:
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 
@@ -91,10 +91,8 @@ def create(
     first = not kept.keys()
     kept.add_key(row)
     kept.close()
-    console.print(key, markup=False, highlight=False, soft_wrap=True)
-    aside.print(
-        f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False, highlight=False
-    )
+    console.print(key, markup=False, soft_wrap=True)
+    aside.print(f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False)
     if first:
         aside.print(FIRST, style="yellow", soft_wrap=True)
 
@@ -136,7 +134,7 @@ def revoke(
     kept.close()
     if not done:
         raise InvalidArgument(f"There is no key {key!r} to revoke; `deferkit keys list` shows those there are.")
-    console.print(f"Key {key} is revoked.", highlight=False)
+    console.print(f"Key {key} is revoked.")
 
 
 def when(micros: int) -> str:

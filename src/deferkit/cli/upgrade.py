@@ -73,7 +73,7 @@ def upgrade(
     if as_json:
         typer.echo(json.dumps(data, indent=2))
     elif data["applied"]:
-        console.print(f"The policy has the rule {defaults} from now on.", highlight=False)
+        console.print(f"The policy has the rule {defaults} from now on.")
 
 
 def compare(
@@ -126,12 +126,12 @@ def show(before: "PolicySpec", after: "PolicySpec", found: "WhatIf | str") -> No
 
     settings = [name for name in LEARNING_SETTINGS if getattr(before, name) != getattr(after, name)]
     if not settings:
-        console.print("The policy has this rule already.", highlight=False)
+        console.print("The policy has this rule already.")
         return
     for name in settings:
-        console.print(f"{name}: {getattr(before, name)} → {getattr(after, name)}", highlight=False, markup=False)
+        console.print(f"{name}: {getattr(before, name)} → {getattr(after, name)}", markup=False)
     if isinstance(found, str):
-        console.print(found, highlight=False, markup=False, soft_wrap=True)
+        console.print(found, markup=False, soft_wrap=True)
         return
     table = plain_table(
         f"What each rule would have done with these {found.decisions:,} tasks",
@@ -144,10 +144,10 @@ def show(before: "PolicySpec", after: "PolicySpec", found: "WhatIf | str") -> No
     console.print()
     show_whole(table)
     if (share := equal_routes(found)) is not None:
-        console.print(f"Both rules give {100 * share:.1f} % of the tasks to the same decider.", highlight=False)
-    console.print(f"reward – {found.basis}", highlight=False, markup=False)
+        console.print(f"Both rules give {100 * share:.1f} % of the tasks to the same decider.")
+    console.print(f"reward – {found.basis}", markup=False)
     for said in found.remarks:
-        console.print(said, highlight=False, markup=False)
+        console.print(said, markup=False)
 
 
 async def upgrade_in_store(path: str, tenant: str, name: str, body: "UpgradeBody") -> None:

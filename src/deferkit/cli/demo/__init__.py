@@ -138,7 +138,7 @@ def play(
         users.start()
         view = View(users, url, reviewers)
         if not console.is_terminal:
-            console.print(f"{view.title}\n{view.about}", highlight=False, soft_wrap=True)
+            console.print(f"{view.title}\n{view.about}", soft_wrap=True)
         stopped = watch(service, client, view, seconds)
         users.stop()
         if users.failure is not None and not stopped:
@@ -146,22 +146,22 @@ def play(
         took = time.monotonic() - users.began
         summary = client.summary()
         if stopped:
-            console.print(f"Stopped after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
+            console.print(f"Stopped after {users.decided:,} of {simulation.n_tasks:,} tasks.")
         elif not users.fed:
-            console.print(f"Time was up after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
-        console.print(view.result(summary, took), highlight=False)
+            console.print(f"Time was up after {users.decided:,} of {simulation.n_tasks:,} tasks.")
+        console.print(view.result(summary, took))
         asked = users.latest.get(HUMAN) or users.latest.get(MODEL)
         task = simulation.name_of(0) if asked is None else client.task_of(asked)
     console.print()
     for decision in users.latest.values():
-        console.print(decision.explain(), highlight=False)
+        console.print(decision.explain())
     from deferkit.serve.storage.open_store import redact_store  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
     limited = simulation.budget.total < float("inf") and days is None
     for command, what in next_steps(store and redact_store(store), client.policy, task, limited=limited):
-        console.print(f"  {command}", highlight=False, soft_wrap=True)
-        console.print(f"    {what}", style="bright_black", highlight=False)
+        console.print(f"  {command}", soft_wrap=True)
+        console.print(f"    {what}", style="bright_black")
     if stopped:
         raise typer.Exit(INTERRUPTED)
 

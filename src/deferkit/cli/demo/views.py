@@ -219,14 +219,11 @@ def introduce(url: str, policy: str, reviewers: int, *, keyed: bool) -> None:
     console.print(
         "[bold]The console is open.[/] Comments are moderated: a model decides, people read what it doubts.\n"
     )
-    console.print(f"  review a comment  {url}/review/{policy}", highlight=False, soft_wrap=True)
-    console.print(f"  the dashboard     {url}/console", highlight=False, soft_wrap=True)
+    console.print(f"  review a comment  {url}/review/{policy}", soft_wrap=True)
+    console.print(f"  the dashboard     {url}/console", soft_wrap=True)
     if keyed:
         console.print("\nLog in with the key that you gave, and any name.")
-    console.print(
-        f"\n{reviewers} simulated people review as well and leave {SEATS} tasks for you. Ctrl-C stops it.",
-        highlight=False,
-    )
+    console.print(f"\n{reviewers} simulated people review as well and leave {SEATS} tasks for you. Ctrl-C stops it.")
 
 
 class ConsoleView:
@@ -269,7 +266,7 @@ def watch(service: ServiceProcess, client: Client, view: View | ConsoleView, sec
                     live.update(view.live(summary), refresh=True)
                 elif time.monotonic() - told >= view.line_s:
                     told = time.monotonic()
-                    console.print(view.line(summary), highlight=False, soft_wrap=True)
+                    console.print(view.line(summary), soft_wrap=True)
                 if not view.stays_open and users.is_done(summary.waiting + summary.claimed):
                     return False
                 time.sleep(view.look_s)
