@@ -10,16 +10,7 @@ import numpy as np
 from deferkit.errors import InvalidArgument
 from deferkit.tables.sheet import digest_of
 from deferkit.types import Constraint
-from deferkit.worlds.base import (
-    HISTORIES,
-    HISTORY_HELP,
-    BaseWorld,
-    Running,
-    TaskStream,
-    leaky,
-    option,
-    unit_ball,
-)
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, Running, TaskStream, leaky, option, unit_ball
 from deferkit.worlds.knapsack_data import read_people, simulate
 from deferkit.worlds.knapsack_instances import Floats, People, features, reward
 

@@ -105,14 +105,7 @@ class Moderation(BaseWorld):
         tasks = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
         n = self.horizon
         hidden = Population(np.full(n, 1 / n), items.expected_rewards, items.expected_minutes[:, None, None])
-        return TaskStream(
-            contexts=tasks.contexts,
-            rewards=tasks.rewards,
-            costs=tasks.costs,
-            link=tasks.link,
-            remark="made-up moderation items",
-            hidden=hidden,
-        )
+        return tasks._replace(remark="made-up moderation items", hidden=hidden, confidence=None, confidence_at=None)
 
     def write_csv(self, path: str | Path, seed: int) -> None:
         """Write the items of this seed as a CSV file, for `deferkit run` or a spreadsheet."""

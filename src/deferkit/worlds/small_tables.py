@@ -337,13 +337,10 @@ class SmallTables(BaseWorld):
         outcomes = {"model_reward": tasks.rewards[:, 0], "human_reward": tasks.rewards[:, 1], "cost": tasks.costs}
         sheet = Sheet(self.generator, pl.DataFrame({**cells, **outcomes}), pl.Series("row", range(1, n + 1)))
         read = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
-        return TaskStream(
-            contexts=read.contexts,
-            rewards=read.rewards,
-            costs=read.costs,
-            link=read.link,
+        return read._replace(
             remark="made-up table",
             hidden=Population(np.full(n, 1 / n), tasks.expected_rewards, tasks.expected_costs[:, None, None]),
             confidence=tasks.made.confidence,
+            confidence_at=None,
             columns=tasks.made.columns,
         )

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,22 +18,8 @@ from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshu
 ORDERS = ("shuffled", "file")
 
 
-class Tasks(NamedTuple):
-    """The rows of a table in the file's order, ready to be streamed."""
-
-    contexts: Floats  # [n, d]
-    rewards: Floats  # [n, 2]
-    costs: Floats  # [n, 1, 1]
-    link: str
-    remark: str  # one remark per line
-    past: PastTasks | None
-    times: Floats | None  # [n] in order
-    confidence: Floats | None = None  # [n] of the model, if a column is that
-    confidence_at: int | None = None  # where it is in the contexts
-
-
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
+def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> TaskStream:
     """Return the tasks of a file, by time if there is a column for it, and of one with past tasks.
 
     The digests are of what is in the two files: with other content they are read again.
@@ -42,8 +28,8 @@ def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str |
     return tasks_of(Sheet.from_file(path), names, past)
 
 
-def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
-    """Return the tasks that the cells of a table stand for, and past ones."""
+def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> TaskStream:
+    """Return the tasks that the cells of a table stand for in the order of the file, and past ones."""
     rows = read_rows(sheet, names, like=past)
     found = find_confidence(names, rows.contexts.numbers, past)
     x, old, elements = encode(rows.contexts, None if past is None else past.contexts)
@@ -59,7 +45,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     remarks = [*rows.remarks, *([found.remark] if found.remark else []), *odd(x, rewards)]
     if past is not None:
         remarks += [reviews_of(past), *(said for said in past.remarks if said not in remarks)]
-    return Tasks(
+    return TaskStream(
         contexts=x,
         rewards=rewards,
         costs=costs[:, None, None],
@@ -165,7 +151,7 @@ class Table(BaseWorld):
             object.__setattr__(self, name, now)
         self._tasks()  # raises now if the file cannot be read
 
-    def _tasks(self) -> Tasks:
+    def _tasks(self) -> TaskStream:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time, self.confidence)
         return read_tasks(self.path, names, self.after, (self.digest, self.after_digest))
 
@@ -173,21 +159,12 @@ class Table(BaseWorld):
         """Return the stream of this seed."""
         self.check_seed(seed)
         tasks = self._tasks()
-        given = TaskStream(
-            *tasks[:3],
-            link=tasks.link,
-            remark=tasks.remark,
-            past=tasks.past,
-            times=tasks.times,
-            confidence=tasks.confidence,
-            confidence_at=tasks.confidence_at,
-        )
         if self.order == "file":
-            return given
-        order = np.random.default_rng(seed).permutation(given.n_tasks)
+            return tasks
+        order = np.random.default_rng(seed).permutation(tasks.n_tasks)
         x, rewards, costs = (each[order] for each in tasks[:3])
         confidence = None if tasks.confidence is None else tasks.confidence[order]
-        return given._replace(
+        return tasks._replace(
             contexts=x,
             rewards=rewards,
             costs=costs,
