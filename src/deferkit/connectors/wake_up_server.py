@@ -3,7 +3,6 @@
 import threading
 from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 
 MAX_READ = 1_000_000  # bytes of a request
 SLOW_S = 10.0
@@ -52,9 +51,7 @@ class WakeUpServer(AbstractContextManager["WakeUpServer"]):
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
