@@ -59,6 +59,7 @@ from deferkit.serve.http.route_support import (
     caller_of,
     engine_of,
     json_response,
+    line_of,
     post_to_policy,
     raw_response,
     read_policy_row,
@@ -197,23 +198,14 @@ async def list_reviews(
 
     seats = await read_policy_row(request, name, read_page)
     following = seats[-1].cursor if len(seats) == limit else None
-    return json_response(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
+    return json_response(QueuePage(seats=[queue_line(seat) for seat in seats], next=following), QueuePage)
 
 
-def line_of(seat: QueuedSeat) -> QueueLine:
+def queue_line(seat: QueuedSeat) -> QueueLine:
     """Return a seat of the queue for a reply."""
-    return QueueLine(
-        task=seat.task,
-        seat=seat.seat,
-        state=seat.state,
-        expert=seat.expert,
-        priority=seat.priority,
-        created=seat.created / MICRO,
-        lease_until=seat.lease_until / MICRO if seat.state == CLAIMED else None,
-        reviewer=seat.reviewer,
-        deadline=None if seat.deadline is None else seat.deadline / MICRO,
-        declines=seat.declines,
-    )
+    until = seat.lease_until / MICRO if seat.state == CLAIMED else None
+    deadline = None if seat.deadline is None else seat.deadline / MICRO
+    return line_of(QueueLine, seat, created=seat.created / MICRO, lease_until=until, deadline=deadline)
 
 
 @get("/v1/policies/{name:str}/reviews/status", opt=route_options("reviews", "review"))

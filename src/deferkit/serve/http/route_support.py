@@ -23,6 +23,7 @@ from deferkit.serve.structured_logs import logger
 
 Body = TypeVar("Body")
 Result = TypeVar("Result")
+Line = TypeVar("Line", bound=msgspec.Struct)
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
 MAX_DETAIL = 500
@@ -105,6 +106,12 @@ def raw_response(reply: Reply, kind: type[Body]) -> Response[Body]:  # noqa: ARG
 def json_response(value: Any, kind: type[Body], status: int = 200) -> Response[Body]:
     """Return a value as a JSON response."""
     return raw_response(Reply(status, msgspec.json.encode(value)), kind)
+
+
+def line_of(kind: type[Line], row: Any, **fields: Any) -> Line:
+    """Return a row for a reply: these fields, and the others as the row has them."""
+    same = {name: getattr(row, name) for name in kind.__struct_fields__ if name not in fields}
+    return kind(**same, **fields)
 
 
 async def submit_command(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:

@@ -62,6 +62,7 @@ from deferkit.serve.http.route_support import (
     caller_of,
     engine_of,
     json_response,
+    line_of,
     post_to_policy,
     problem_of,
     problem_parts,
@@ -283,19 +284,15 @@ def task_line(listed: ListedTask) -> TaskLine:
     """Return a task for a reply."""
     row = listed.decision
     said = msgspec.json.decode(bytes(row.reply), type=DecisionReply)
-    return TaskLine(
-        task=row.task,
-        id=row.id,
+    return line_of(
+        TaskLine,
+        row,
         at=row.at / MICRO,
-        route=row.route,
         reason=said.reason,
-        state=row.state,
-        final=row.final,
         price=said.price,
         estimates=said.estimates,
         expected_gain=said.estimates[row.route] - said.estimates[MODEL],
         cost=None if row.cost is None else all_in_reply(row.cost),
-        rewards=row.rewards,
         reviewers=listed.reviewers,
     )
 
