@@ -54,9 +54,8 @@ def label_studio(
 
     It can be stopped and killed at any time: what it has begun, the next start goes on with.
     """
-    from deferkit.connectors.label_studio import LabelStudioBridge  # noqa: PLC0415
+    from deferkit.connectors.label_studio import LabelStudioBridge, WakeUpServer  # noqa: PLC0415
     from deferkit.connectors.label_studio_api import LabelStudio  # noqa: PLC0415
-    from deferkit.connectors.wake_up_server import WakeUpServer  # noqa: PLC0415
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deferkit.bridge").setLevel(logging.INFO)
