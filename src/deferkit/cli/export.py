@@ -1,13 +1,12 @@
 """`deferkit export`: raw results of studies, and the tables of a policy of the service, as Parquet or CSV."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deferkit.cli.app import Store, app, console
+from deferkit.cli.app import Store, app, console, store_path
 from deferkit.errors import DeferkitError, InvalidArgument, closest
 from deferkit.extras import needs
 
@@ -80,10 +79,9 @@ def export_policy(table: str, policy: str, file: Path, store: str | None, tenant
         header_of,
         pieces,
     )
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
-    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
+    with store_to_replay(store_path(store)) as kept:
         row, _ = find(kept, tenant, policy)
         spec = msgspec.json.decode(row.spec, type=PolicySpec)
         if table == "decisions":

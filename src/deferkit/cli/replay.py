@@ -1,14 +1,13 @@
 """`deferkit replay`: the log of a policy replayed, or under another budget."""
 
 import json
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from deferkit.cli.app import Store, app, aside, console
+from deferkit.cli.app import Store, app, aside, console, store_path
 from deferkit.cli.output import bar, plain_table, short, show_whole
 
 if TYPE_CHECKING:
@@ -108,11 +107,10 @@ def replay(
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.domain.spec import PolicySpec  # noqa: PLC0415
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     decision_log = DecisionLog()
-    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
+    with store_to_replay(store_path(store)) as kept:
         if budget:  # a mistake is told before anything takes long
             row, accounts = find(kept, tenant, policy)
             logged = logged_budgets(msgspec.json.decode(row.spec, type=PolicySpec), accounts)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from deferkit.cli.app import Store, app, aside, console
+from deferkit.cli.app import Store, app, aside, console, store_path
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, TENANT_SCOPES, new_key
 from deferkit.serve.service_settings import ServiceSettings, default_text
@@ -61,10 +61,9 @@ FIRST = (
 
 def open_keys(store: str | None, *, make: bool = False) -> "KeyStore":
     """Return the store of the keys. It must exist, unless `make` is set."""
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
-    return (store_of_keys if make else store_to_read)(ServiceSettings.from_environment(os.environ, store=store).store)
+    return (store_of_keys if make else store_to_read)(store_path(store))
 
 
 @keys.command()

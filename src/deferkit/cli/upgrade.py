@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deferkit.cli.app import Store, app, console
+from deferkit.cli.app import Store, app, console, store_path
 from deferkit.cli.output import bar, plain_table, show_whole
 from deferkit.cli.replay import amount, value, what_if_data
 from deferkit.client.client import Client
@@ -44,7 +43,6 @@ def upgrade(
     import msgspec  # noqa: PLC0415 - needs the extra
 
     from deferkit.serve.api.policies import UpgradeBody  # noqa: PLC0415
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     feature = int(confidence) if confidence is not None and confidence.isdecimal() else confidence
@@ -53,7 +51,7 @@ def upgrade(
         body = msgspec.convert(given, UpgradeBody)
     except msgspec.ValidationError as error:
         raise InvalidArgument(f"{error}.") from error
-    path = ServiceSettings.from_environment(os.environ, store=store).store
+    path = store_path(store)
     with store_to_replay(path) as kept:
         before, after, found = compare(kept, tenant, policy, body)
     data: dict[str, Any] = {"policy": policy, "tenant": tenant, "before": before.defaults_used, "after": defaults}
