@@ -13,7 +13,6 @@ from deferkit.cli.app import console
 from deferkit.cli.demo.service_process import ServiceProcess
 from deferkit.cli.demo.simulation import SimulatedUsers, Simulation
 from deferkit.cli.demo.tasks import Comments
-from deferkit.client.client import Client
 from deferkit.client.summary import PolicySummary
 from deferkit.types import MODEL, Decision
 
@@ -247,7 +246,7 @@ class ConsoleView:
         )
 
 
-def watch(service: ServiceProcess, client: Client, view: View | ConsoleView, seconds: float) -> bool:
+def watch(service: ServiceProcess, view: View | ConsoleView, seconds: float) -> bool:
     """Show progress until all is done or time is up; return whether somebody has pressed Ctrl-C.
 
     A view that stays open goes on when all is done.
@@ -261,7 +260,7 @@ def watch(service: ServiceProcess, client: Client, view: View | ConsoleView, sec
                 service.check()
                 if users.failure is not None:
                     raise users.failure
-                summary = client.summary()
+                summary = users.client.summary()
                 if console.is_terminal:
                     live.update(view.live(summary), refresh=True)
                 elif time.monotonic() - told >= view.line_s:
