@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from numbers import Real
@@ -95,26 +95,23 @@ class Budget:
     def __post_init__(self) -> None:
         for each in fields(self):
             object.__setattr__(self, each.name, plain(getattr(self, each.name)))
-        if not is_number(self.total) or math.isnan(self.total) or self.total < 0:
-            raise expected("total", "Budget", "a number of at least 0", self.total)
+        AT_LEAST_0.check("total", "Budget", self.total)
         self._check_time()
         if isinstance(self.max_cost, Mapping):
             object.__setattr__(self, "max_cost", {name: plain(cap) for name, cap in self.max_cost.items()})
         caps = [("max_cost", cap) for cap in self.max_cost.values()] if isinstance(self.max_cost, dict) else []
         caps = caps or [("max_cost", cast("float | None", self.max_cost))]
         for name, cap in (*caps, ("limit", self.limit), ("fixed_cost", self.fixed_cost)):
-            if cap is not None and not (is_number(cap) and 0 < cap < math.inf):
-                raise expected(name, "Budget", "a finite number above 0", cap)
+            if cap is not None:
+                FINITE_ABOVE_0.check(name, "Budget", cap)
         if self.fixed_cost is not None:
             if any(cap is not None and cap < self.fixed_cost for name, cap in caps):
                 raise expected("fixed_cost", "Budget", "at most the max_cost", self.fixed_cost)
             if self.can_be_stopped:
                 raise expected("fixed_cost", "Budget", "left out where reviews can be stopped", self.fixed_cost)
-        if not isinstance(self.strict, bool):
-            raise expected("strict", "Budget", "True or False", self.strict)
-        hold = self.hold
-        if hold is not None and hold != AUTO and not (is_number(hold) and 0 < cast(float, hold) < math.inf):
-            raise expected("hold", "Budget", "'auto' or a finite number above 0", hold)
+        FLAG.check("strict", "Budget", self.strict)
+        if self.hold is not None and self.hold != AUTO:
+            FINITE_ABOVE_0._replace(words="'auto' or a finite number above 0").check("hold", "Budget", self.hold)
 
     def _check_time(self) -> None:
         given = [name for name in ("horizon", "until", "every") if getattr(self, name) is not None]
@@ -122,15 +119,14 @@ class Budget:
             raise expected("horizon", "Budget", "given, unless the total is infinite (or `until` or `every`)", None)
         if len(given) > 1:
             raise expected(given[1], "Budget", f"left out where `{given[0]}` is given", getattr(self, given[1]))
-        if self.horizon is not None and not is_whole(self.horizon, 1):
-            raise expected("horizon", "Budget", "a whole number of at least 1", self.horizon)
+        if self.horizon is not None:
+            AT_LEAST_ONE.check("horizon", "Budget", self.horizon)
         if self.total == math.inf and given and given != ["horizon"]:
             raise expected("total", "Budget", f"finite with `{given[0]}`", self.total)
         for name in ("until", "start"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_seconds(name, "Budget", getattr(self, name)))
-        if not is_number(self.carry) or not self.carry >= 0:
-            raise expected("carry", "Budget", "a number of at least 0", self.carry)
+        AT_LEAST_0.check("carry", "Budget", self.carry)
         if self.every is None:
             for name, default in (("zone", None), ("start", None), ("carry", 0)):
                 if getattr(self, name) != default:
@@ -248,6 +244,79 @@ def plain(value: object) -> object:
     """
     generic = getattr(sys.modules.get("numpy"), "generic", ())  # without numpy there are no numpy scalars
     return value.item() if isinstance(value, generic) else value
+
+
+class Constraint(NamedTuple):
+    """The valid values of a parameter.
+
+    Attributes:
+        words: The values, as they follow "must be" in an error message.
+        holds: Returns whether a value is valid.
+        convert: Returns the value that is kept for a valid one; by default the same.
+
+    >>> at_least(1).check("horizon", "Budget", 3.0)
+    3
+    """
+
+    words: str
+    holds: Callable[[Any], bool]
+    convert: Callable[[Any], Any] = lambda value: value
+
+    def check(self, name: str, owner: str, value: object) -> Any:
+        """Return the value that is kept; raise InvalidArgument if it is invalid."""
+        if not self.holds(value):
+            raise expected(name, owner, self.words, value)
+        return self.convert(value)
+
+    @property
+    def or_none(self) -> "Constraint":
+        """The same constraint of a parameter that may also be None."""
+        return Constraint(
+            f"None or {self.words}",
+            lambda value: value is None or self.holds(value),
+            lambda value: None if value is None else self.convert(value),
+        )
+
+
+def at_least(least: int) -> Constraint:
+    """Return the constraint to whole numbers from `least` on, which are kept as int."""
+    return Constraint(f"a whole number of at least {least}", lambda value: is_whole(value, least), int)
+
+
+def number(words: str, within: Callable[[float], bool]) -> Constraint:
+    """Return the constraint to numbers within a range.
+
+    Args:
+        words: The range, as it follows "must be".
+        within: Returns whether a number is in the range.
+
+    >>> number("a number above 1", lambda value: value > 1).holds(math.nan)
+    False
+    """
+    return Constraint(words, lambda value: is_number(value) and within(value))
+
+
+FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
+AT_LEAST_ONE = at_least(1)
+AT_LEAST_0 = number("a number of at least 0", lambda value: value >= 0)
+FINITE_ABOVE_0 = number("a finite number above 0", lambda value: 0 < value < math.inf)
+
+
+def check_fields(made: object, constraints: Mapping[str, Constraint]) -> None:
+    """Check the fields of a frozen dataclass, and keep plain numbers in them; to be called in `__post_init__`.
+
+    Args:
+        made: A dataclass.
+        constraints: The constraints by name of the field.
+
+    Raises:
+        InvalidArgument: A field is invalid; the message names it, the class, the valid values and the value.
+    """
+    for each in fields(made):  # type: ignore[arg-type]
+        value = plain(getattr(made, each.name))
+        if each.name in constraints:
+            value = constraints[each.name].check(each.name, type(made).__name__, value)
+        object.__setattr__(made, each.name, value)
 
 
 class Decision(NamedTuple):

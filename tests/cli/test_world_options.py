@@ -1,8 +1,10 @@
 """Options of worlds on the command line: each comes from a field of the world, and nothing else lists them."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -10,8 +12,9 @@ from typer.testing import CliRunner
 from deferkit import InvalidArgument
 from deferkit.cli.app import add_commands
 from deferkit.cli.options import all_options, given_to
+from deferkit.types import at_least
 from deferkit.worlds import WORLDS
-from deferkit.worlds.base import check_choices, option, options_of
+from deferkit.worlds.base import BaseWorld, check_choices, number_from, option, options_of
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table
 from tests.command_line import Runner
@@ -32,6 +35,32 @@ class Made:
 
     def __post_init__(self) -> None:
         check_choices(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop(BaseWorld):
+    """A world that declares what is valid, and checks nothing itself."""
+
+    colour: str = option("red", "Colour of all tasks", choices=("red", "blue"))
+    shelves: int = option(3, "Number of shelves", valid=at_least(1))
+    decay: float = option(0.5, "Decay", valid=number_from(0.0))
+
+
+def test_a_world_is_held_to_what_its_fields_declare() -> None:
+    numbers: dict[str, Any] = {"shelves": np.float64(4.0), "decay": np.int64(1)}
+    shop = Shop(**numbers)
+    assert (type(shop.shelves), shop.shelves, type(shop.decay), shop.decay) == (int, 4, float, 1.0)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"colour": "green"}, "The 'colour' of a Shop must be one of 'red', 'blue'. Got 'green' instead."),
+        ({"shelves": 0}, "The 'shelves' of a Shop must be a whole number of at least 1. Got 0 instead."),
+        ({"shelves": True}, "The 'shelves' of a Shop must be a whole number of at least 1. Got True instead."),
+        ({"decay": -0.1}, "The 'decay' of a Shop must be a number from 0 to 1e+09. Got -0.1 instead."),
+        ({"decay": math.nan}, "The 'decay' of a Shop must be a number from 0 to 1e+09. Got nan instead."),
+    ]
+    for given, message in wrong:
+        with pytest.raises(InvalidArgument) as caught:
+            Shop(**given)
+        assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("world", [*WORLDS.values(), Table])

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from deferkit import Client, InvalidArgument, ServiceError, ServiceUnavailable
-from deferkit.connectors.annotation_answer import answer_of
-from deferkit.connectors.label_studio import BridgeCounts, LabelStudioBridge
+from deferkit.connectors.label_studio import BridgeCounts, LabelStudioBridge, answer_of
 from tests.command_line import Runner
 from tests.serve.harness.in_process import Running, running
 from tests.studio_project import StudioProject

@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 from deferkit import InvalidArgument
 from deferkit.study import baselines
+from deferkit.study.baselines import Limits
 from deferkit.study.policy_registry import (
     EMBEDDINGS,
     LEARNERS,
@@ -27,20 +28,24 @@ STREAM = Synthetic(horizon=2_000, n_features=10).draw(0)
 SURE = sure_cost(STREAM)
 
 
+def limits(budget: float) -> Limits:
+    return Limits([budget], SURE, seed=0)
+
+
 def spent(routes: NDArray[np.int64]) -> float:
     return float((routes * STREAM.costs[:, 0, 0]).sum())
 
 
 def test_rules_spend_as_they_say() -> None:
-    assert spent(baselines.model_only(STREAM)) == 0
-    assert spent(baselines.human_only(STREAM)) == pytest.approx(STREAM.costs.sum())
-    routes = baselines.arbitrary_human(STREAM, [100.0], SURE)
+    assert spent(baselines.model_only(STREAM, limits(0.0))) == 0
+    assert spent(baselines.human_only(STREAM, limits(0.0))) == pytest.approx(STREAM.costs.sum())
+    routes = baselines.arbitrary_human(STREAM, limits(100.0))
     assert 100 - SURE < spent(routes) <= 100
     assert (np.diff(routes) <= 0).all()
-    drawn = baselines.random_human(STREAM, [100.0], SURE, np.random.default_rng(0))
+    drawn = baselines.random_human(STREAM, limits(100.0))
     assert 80 < spent(drawn) <= 100
     assert np.flatnonzero(drawn)[-1] > 1_600  # spread over the whole stream
-    assert spent(baselines.threshold(STREAM, [100.0], SURE)) <= 100
+    assert spent(baselines.threshold(STREAM, limits(100.0))) <= 100
 
 
 def test_best_reject_is_the_best_of_all_thresholds_by_brute_force() -> None:
@@ -54,32 +59,33 @@ def test_best_reject_is_the_best_of_all_thresholds_by_brute_force() -> None:
                 earned += rewards[t, int(asked)]
                 left -= STREAM.costs[t, 0, 0] if asked else 0.0
             best = max(best, earned)
-        routes = baselines.best_reject(STREAM, [budget], SURE)
+        routes = baselines.best_reject(STREAM, limits(budget))
         assert rewards[np.arange(STREAM.n_tasks), routes].sum() == pytest.approx(best)
         assert spent(routes) <= budget
 
 
 def test_best_reject_knows_only_the_model() -> None:
     """It asks below a threshold of the model's reward and nowhere above, until the budget is used."""
-    routes = baselines.best_reject(STREAM, [5_000.0], SURE)
+    routes = baselines.best_reject(STREAM, limits(5_000.0))
     confidence = STREAM.known()[0][:, 0]
     assert confidence[routes == 1].max() <= confidence[routes == 0].min() + baselines.STEP
 
 
 def test_a_budget_smaller_than_a_cost_asks_nobody() -> None:
     for rule in (baselines.arbitrary_human, baselines.threshold, baselines.best_reject):
-        assert rule(STREAM, [SURE / 2], SURE).sum() == 0
+        assert rule(STREAM, limits(SURE / 2)).sum() == 0
 
 
 def test_rules_keep_every_budget() -> None:
     """Two resources with the same budget: neither is passed, and the dearer one is what stops them."""
     stream = Synthetic(regime="dominant", horizon=3_000, n_features=10, n_resources=2).draw(1)
-    budgets, sure = [90.0, 60.0], sure_cost(stream)
+    budgets = [90.0, 60.0]
+    both = Limits(budgets, sure_cost(stream), seed=0)
     chosen = {
-        "arbitrary": baselines.arbitrary_human(stream, budgets, sure),
-        "threshold": baselines.threshold(stream, budgets, sure),
-        "reject": baselines.best_reject(stream, budgets, sure),
-        "random": baselines.random_human(stream, budgets, sure, np.random.default_rng(0)),
+        "arbitrary": baselines.arbitrary_human(stream, both),
+        "threshold": baselines.threshold(stream, both),
+        "reject": baselines.best_reject(stream, both),
+        "random": baselines.random_human(stream, both),
     }
     for name, routes in chosen.items():
         used = (routes[:, None] * stream.costs[:, 0]).sum(axis=0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from deferkit.study import baselines
+from deferkit.study.baselines import Limits
 from deferkit.study.confidence import confidence, cross_validated
 from deferkit.worlds.base import TaskStream
 
@@ -40,7 +41,7 @@ def test_rules_do_not_peek_at_the_models_outcome() -> None:
     rewards = np.column_stack([rng.random(n) < 0.5, np.ones(n)]).astype(float)
     stream = TaskStream(rng.standard_normal((n, 3)), rewards, np.ones((n, 1, 1)), link="logistic")
     for rule in (baselines.threshold, baselines.best_reject):
-        asked = rule(stream, [800.0], 1.0) == 1
+        asked = rule(stream, Limits([800.0], 1.0, seed=0)) == 1
         assert 300 < asked.sum() <= 800
         assert rewards[asked, 0].mean() == pytest.approx(0.5, abs=0.08)
     assert confidence(stream) is confidence(stream)  # solved once for all budgets

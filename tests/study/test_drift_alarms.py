@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from deferkit import Deferrer
-from deferkit.study.drift_watch import STEP, run_and_watch
+from deferkit.study.coverage import STEP, run_and_watch
 from deferkit.study.experiments.drift_alarms import CHANGES, CHANGING, EXPERIMENT, OLD, POLICIES, STILL, STREAMS
 from deferkit.study.policy_registry import make_learner
 from deferkit.study.runner import run_study

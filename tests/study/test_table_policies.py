@@ -10,6 +10,7 @@ import pytest
 
 from deferkit import InvalidArgument
 from deferkit.study.allowance import Allowance, asking_always, remark
+from deferkit.study.baselines import BASELINES, Baseline
 from deferkit.study.policy_registry import LEARNERS, POLICIES, check_hindsight, needs_hindsight, sure_cost
 from deferkit.study.spec import Spec
 from deferkit.study.trial import run_together
@@ -152,10 +153,10 @@ def test_a_policy_that_cannot_run_does_not_lose_the_others(tmp_path: Path, said:
 def test_a_policy_that_fails_on_the_way_does_not_lose_the_others(
     tmp_path: Path, said: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def burst(*_: Any) -> None:
+    def burst(*_: Any) -> Any:
         raise ZeroDivisionError("no luck\nat all")
 
-    monkeypatch.setattr("deferkit.study.baselines.threshold", burst)
+    monkeypatch.setitem(BASELINES, "threshold", Baseline("bursts", burst))
     path = many(tmp_path, 100)
     words = ("run", path, "--trials", "2", "--results", str(tmp_path / "kept"), "--policy", "threshold")
     done = said(*words, "--policy", "default", "--policy", "opt")

@@ -68,7 +68,7 @@ def fail(sentence: str) -> None:
     from deferkit.cli.app import aside  # noqa: PLC0415 - needs the extra
 
     aside.print("error:", style="red", end=" ")
-    aside.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    aside.print(sentence, markup=False, soft_wrap=True)
     sys.exit(MISTAKE)
 
 

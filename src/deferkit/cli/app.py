@@ -1,5 +1,6 @@
 """The application: the table of commands, loaded one at a time."""
 
+import os
 from functools import cache
 from importlib import import_module
 from typing import Annotated
@@ -18,8 +19,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
-aside = Console(stderr=True)  # for what is not the answer: progress, remarks, errors
+console = Console(highlight=False)
+aside = Console(stderr=True, highlight=False)  # for what is not the answer: progress, remarks, errors
 
 
 @app.callback(invoke_without_command=True)
@@ -84,6 +85,13 @@ def add_command(name: str) -> None:
 Store = Annotated[
     str | None, typer.Option(help="A file (SQLite) or a postgresql:// URL [default: $DEFERKIT_STORE or deferkit.db]")
 ]
+
+
+def store_path(store: str | None) -> str:
+    """Return the file or URL of a store; by default that of the environment."""
+    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415 - needs the extra
+
+    return ServiceSettings.from_environment(os.environ, store=store).store
 
 
 def add_commands() -> typer.Typer:

@@ -30,7 +30,7 @@ def backup(
 
     with shown_progress() as progress:
         n_policies = copy(store, file, force=force, progress=progress)
-    console.print(f"{file}: {policies(n_policies)} copied and checked.", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{file}: {policies(n_policies)} copied and checked.", soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -64,6 +64,4 @@ def restore(
 
     with shown_progress() as progress:
         n_policies = copy(file, store, force=force, progress=progress)
-    console.print(
-        f"{store}: {policies(n_policies)} restored and checked.", highlight=False, soft_wrap=True, markup=False
-    )
+    console.print(f"{store}: {policies(n_policies)} restored and checked.", soft_wrap=True, markup=False)

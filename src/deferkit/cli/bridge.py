@@ -54,9 +54,8 @@ def label_studio(
 
     It can be stopped and killed at any time: what it has begun, the next start goes on with.
     """
-    from deferkit.connectors.label_studio import LabelStudioBridge  # noqa: PLC0415
+    from deferkit.connectors.label_studio import LabelStudioBridge, WakeUpServer  # noqa: PLC0415
     from deferkit.connectors.label_studio_api import LabelStudio  # noqa: PLC0415
-    from deferkit.connectors.wake_up_server import WakeUpServer  # noqa: PLC0415
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deferkit.bridge").setLevel(logging.INFO)
@@ -68,7 +67,7 @@ def label_studio(
         )
         if once:
             done = made.step()
-            console.print(", ".join(f"{name} {n}" for name, n in done._asdict().items()), highlight=False)
+            console.print(", ".join(f"{name} {n}" for name, n in done._asdict().items()))
             return
         wake = None
         if listen is not None:
@@ -82,7 +81,7 @@ def label_studio(
                 logging.getLogger("deferkit.bridge").warning("%s Annotations are seen every %g s.", error, poll_s)
         elif webhook_url is not None:
             raise InvalidArgument("--webhook-url needs --listen HOST:PORT, where the webhooks come in.")
-        console.print(f"{client.policy} ↔ project {project} at {studio.url}", highlight=False, soft_wrap=True)
+        console.print(f"{client.policy} ↔ project {project} at {studio.url}", soft_wrap=True)
         made.run(poll_s=poll_s, wake=wake)
 
 

@@ -1,13 +1,12 @@
 """`deferkit export`: raw results of studies, and the tables of a policy of the service, as Parquet or CSV."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deferkit.cli.app import Store, app, console
+from deferkit.cli.app import Store, app, console, store_path
 from deferkit.errors import DeferkitError, InvalidArgument, closest
 from deferkit.extras import needs
 
@@ -46,7 +45,7 @@ def export(
             f"An export goes to a .parquet or .csv file in a folder that is there. Got {str(file)!r}."
         )
     rows = export_trials(Path(source), file) if table == "trials" else export_policy(table, source, file, store, tenant)
-    console.print(f"{file}: {rows:,} rows", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{file}: {rows:,} rows", markup=False, soft_wrap=True)
 
 
 def is_parquet(file: Path) -> bool:
@@ -80,10 +79,9 @@ def export_policy(table: str, policy: str, file: Path, store: str | None, tenant
         header_of,
         pieces,
     )
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
-    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
+    with store_to_replay(store_path(store)) as kept:
         row, _ = find(kept, tenant, policy)
         spec = msgspec.json.decode(row.spec, type=PolicySpec)
         if table == "decisions":

@@ -71,9 +71,9 @@ def list_all(
             shown.add_row(line.kind, line.name, line.source, line.description if not line.problem else "cannot be used")
         console.print(shown)
     else:
-        console.print("No plug-in is installed. docs/plugins.md says how to write one.", highlight=False)
+        console.print("No plug-in is installed. docs/plugins.md says how to write one.")
     problems = [line for line in lines if line.problem]
     for line in problems:
-        aside.print(f"{line.source}: {line.problem}", highlight=False, markup=False, soft_wrap=True)
+        aside.print(f"{line.source}: {line.problem}", markup=False, soft_wrap=True)
     if problems:
         raise typer.Exit(FAILED)

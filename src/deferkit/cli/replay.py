@@ -1,14 +1,13 @@
 """`deferkit replay`: the log of a policy replayed, or under another budget."""
 
 import json
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from deferkit.cli.app import Store, app, aside, console
+from deferkit.cli.app import Store, app, aside, console, store_path
 from deferkit.cli.output import bar, plain_table, short, show_whole
 
 if TYPE_CHECKING:
@@ -34,10 +33,10 @@ def show_what_if(found: "WhatIf") -> None:
         )
     console.print()
     show_whole(table)
-    console.print(f"reward – {found.basis}", highlight=False, markup=False)
-    console.print("± standard error; price: the last one; difference: from what was done", highlight=False)
+    console.print(f"reward – {found.basis}", markup=False)
+    console.print("± standard error; price: the last one; difference: from what was done")
     for said in found.remarks:
-        console.print(said, highlight=False, markup=False)
+        console.print(said, markup=False)
 
 
 def name_of(row: "Row") -> str:
@@ -108,11 +107,10 @@ def replay(
     from deferkit.serve.audit.replay import find  # noqa: PLC0415
     from deferkit.serve.audit.replay import replay as rebuild  # noqa: PLC0415
     from deferkit.serve.domain.spec import PolicySpec  # noqa: PLC0415
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     decision_log = DecisionLog()
-    with store_to_replay(ServiceSettings.from_environment(os.environ, store=store).store) as kept:
+    with store_to_replay(store_path(store)) as kept:
         if budget:  # a mistake is told before anything takes long
             row, accounts = find(kept, tenant, policy)
             logged = logged_budgets(msgspec.json.decode(row.spec, type=PolicySpec), accounts)
@@ -140,10 +138,10 @@ def replay(
             show_what_if(found)
     for remark in report.remarks:
         aside.print("warning:", style="yellow", end=" ")
-        aside.print(remark, markup=False, highlight=False, soft_wrap=True)
+        aside.print(remark, markup=False, soft_wrap=True)
     for fault in report.faults:
         aside.print("error:", style="red", end=" ")
-        aside.print(fault, markup=False, highlight=False, soft_wrap=True)
+        aside.print(fault, markup=False, soft_wrap=True)
     if report.faults:
         raise typer.Exit(BROKEN)
 
@@ -170,9 +168,9 @@ def show(report: "Report") -> None:
         grid = Table.grid(padding=(0, 2, 0, 0))
         for name, text in facts(report, report.policy).items():
             grid.add_row(name, text)
-        console.print(grid, highlight=False)
+        console.print(grid)
     if not report.faults:
-        console.print("The log is whole; budgets, snapshots and decisions are what it says.", highlight=False)
+        console.print("The log is whole; budgets, snapshots and decisions are what it says.")
 
 
 def facts(report: "Report", policy: "Policy") -> dict[str, str]:

@@ -56,7 +56,7 @@ def reproduce(
 
         def show_start(to_run: int, all_of_them: int) -> None:
             kept = f", {all_of_them - to_run:,} of them are there already" if to_run < all_of_them else ""
-            aside.print(f"{len(experiments)} experiments, {all_of_them:,} trials{kept}", highlight=False)
+            aside.print(f"{len(experiments)} experiments, {all_of_them:,} trials{kept}")
             progress.update(job, total=to_run)
 
         try:
@@ -87,7 +87,6 @@ def reproduce(
     console.print()
     console.print(
         f"took {time.perf_counter() - begin:.0f} s; report: {done.report}",
-        highlight=False,
         markup=False,
         soft_wrap=True,
     )

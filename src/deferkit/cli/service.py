@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from deferkit.cli.app import Store, app, aside, console
+from deferkit.cli.app import Store, app, aside, console, store_path
 from deferkit.errors import InvalidArgument
 from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, TENANT_SCOPES, new_key
 from deferkit.serve.service_settings import ServiceSettings, default_text
@@ -37,7 +37,7 @@ def serve(**given: Any) -> None:
     settings = ServiceSettings.from_environment(os.environ, **given)
 
     def listening(url: str, is_open: bool) -> None:
-        console.print(f"deferkit serves on {url}, from {redact_store(settings.store)}", highlight=False, soft_wrap=True)
+        console.print(f"deferkit serves on {url}, from {redact_store(settings.store)}", soft_wrap=True)
         if is_open:
             console.print("There are no keys: everyone on this machine may call it.", style="yellow")
 
@@ -61,10 +61,9 @@ FIRST = (
 
 def open_keys(store: str | None, *, make: bool = False) -> "KeyStore":
     """Return the store of the keys. It must exist, unless `make` is set."""
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_of_keys, store_to_read  # noqa: PLC0415
 
-    return (store_of_keys if make else store_to_read)(ServiceSettings.from_environment(os.environ, store=store).store)
+    return (store_of_keys if make else store_to_read)(store_path(store))
 
 
 @keys.command()
@@ -91,10 +90,8 @@ def create(
     first = not kept.keys()
     kept.add_key(row)
     kept.close()
-    console.print(key, markup=False, highlight=False, soft_wrap=True)
-    aside.print(
-        f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False, highlight=False
-    )
+    console.print(key, markup=False, soft_wrap=True)
+    aside.print(f"Key {row.id} of tenant {tenant}, for {row.scopes}. It is not shown again.", markup=False)
     if first:
         aside.print(FIRST, style="yellow", soft_wrap=True)
 
@@ -136,7 +133,7 @@ def revoke(
     kept.close()
     if not done:
         raise InvalidArgument(f"There is no key {key!r} to revoke; `deferkit keys list` shows those there are.")
-    console.print(f"Key {key} is revoked.", highlight=False)
+    console.print(f"Key {key} is revoked.")
 
 
 def when(micros: int) -> str:

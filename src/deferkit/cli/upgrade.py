@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deferkit.cli.app import Store, app, console
+from deferkit.cli.app import Store, app, console, store_path
 from deferkit.cli.output import bar, plain_table, show_whole
 from deferkit.cli.replay import amount, value, what_if_data
 from deferkit.client.client import Client
@@ -44,7 +43,6 @@ def upgrade(
     import msgspec  # noqa: PLC0415 - needs the extra
 
     from deferkit.serve.api.policies import UpgradeBody  # noqa: PLC0415
-    from deferkit.serve.service_settings import ServiceSettings  # noqa: PLC0415
     from deferkit.serve.storage.open_store import store_to_replay  # noqa: PLC0415
 
     feature = int(confidence) if confidence is not None and confidence.isdecimal() else confidence
@@ -53,7 +51,7 @@ def upgrade(
         body = msgspec.convert(given, UpgradeBody)
     except msgspec.ValidationError as error:
         raise InvalidArgument(f"{error}.") from error
-    path = ServiceSettings.from_environment(os.environ, store=store).store
+    path = store_path(store)
     with store_to_replay(path) as kept:
         before, after, found = compare(kept, tenant, policy, body)
     data: dict[str, Any] = {"policy": policy, "tenant": tenant, "before": before.defaults_used, "after": defaults}
@@ -73,7 +71,7 @@ def upgrade(
     if as_json:
         typer.echo(json.dumps(data, indent=2))
     elif data["applied"]:
-        console.print(f"The policy has the rule {defaults} from now on.", highlight=False)
+        console.print(f"The policy has the rule {defaults} from now on.")
 
 
 def compare(
@@ -126,12 +124,12 @@ def show(before: "PolicySpec", after: "PolicySpec", found: "WhatIf | str") -> No
 
     settings = [name for name in LEARNING_SETTINGS if getattr(before, name) != getattr(after, name)]
     if not settings:
-        console.print("The policy has this rule already.", highlight=False)
+        console.print("The policy has this rule already.")
         return
     for name in settings:
-        console.print(f"{name}: {getattr(before, name)} → {getattr(after, name)}", highlight=False, markup=False)
+        console.print(f"{name}: {getattr(before, name)} → {getattr(after, name)}", markup=False)
     if isinstance(found, str):
-        console.print(found, highlight=False, markup=False, soft_wrap=True)
+        console.print(found, markup=False, soft_wrap=True)
         return
     table = plain_table(
         f"What each rule would have done with these {found.decisions:,} tasks",
@@ -144,10 +142,10 @@ def show(before: "PolicySpec", after: "PolicySpec", found: "WhatIf | str") -> No
     console.print()
     show_whole(table)
     if (share := equal_routes(found)) is not None:
-        console.print(f"Both rules give {100 * share:.1f} % of the tasks to the same decider.", highlight=False)
-    console.print(f"reward – {found.basis}", highlight=False, markup=False)
+        console.print(f"Both rules give {100 * share:.1f} % of the tasks to the same decider.")
+    console.print(f"reward – {found.basis}", markup=False)
     for said in found.remarks:
-        console.print(said, highlight=False, markup=False)
+        console.print(said, markup=False)
 
 
 async def upgrade_in_store(path: str, tenant: str, name: str, body: "UpgradeBody") -> None:

@@ -6,12 +6,10 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Self
 
 from deferkit.client.client import Client
-from deferkit.errors import expected
-from deferkit.types import is_whole
+from deferkit.types import AT_LEAST_ONE
 
 PARTS = ("reviews", "keys", "figures", "webhooks")
 END = object()  # of an iterator; StopIteration cannot leave a coroutine
@@ -84,8 +82,7 @@ class AsyncClient(AsyncCalls):
     """
 
     def __init__(self, url: str, *, policy: str, concurrency: int = 32, **settings: Any) -> None:
-        if not is_whole(concurrency, 1):
-            raise expected("concurrency", "AsyncClient", "a whole number of at least 1", concurrency)
+        AT_LEAST_ONE.check("concurrency", "AsyncClient", concurrency)
         super().__init__(Client(url, policy=policy, **settings), self._in_thread)
         self._concurrency = int(concurrency)
         self._threads: ThreadPoolExecutor | None = None
@@ -109,7 +106,5 @@ class AsyncClient(AsyncCalls):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()

@@ -11,12 +11,13 @@ from urllib.parse import quote, urlsplit
 from deferkit.client.wire import Failures, from_json, is_foreign, problem_of, to_json
 from deferkit.errors import InvalidArgument, ServiceError, ServiceUnavailable, expected
 from deferkit.http_connections import RETRIED, Connections, pauses
-from deferkit.types import is_number
+from deferkit.types import number
 from deferkit.version import __version__
 
 MIN_S = 0.001  # of a time-out
 UNREACHED_S = 1.5  # how long a wrong address is tried again where nothing has ever answered
 MAX_SHOWN = 80  # characters of what another protocol says
+SECONDS = number("a number of seconds above 0", lambda value: value > 0)
 
 
 class Calls:
@@ -36,8 +37,7 @@ class Calls:
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable() and key):
             raise InvalidArgument("The 'key' of a Client must be one that `deferkit keys create` has printed.")
         for name, value in (("timeout_s", timeout_s), ("total_s", total_s)):
-            if not is_number(value) or not value > 0:
-                raise expected(name, "Client", "a number of seconds above 0", value)
+            SECONDS.check(name, "Client", value)
         self.url = url.rstrip("/")
         self.timeout_s, self.total_s = float(timeout_s), float(total_s)
         self._connections = Connections(host, port, (context or ssl.create_default_context()) if secure else None)
@@ -54,6 +54,10 @@ class Calls:
         """Return the reply as plain data, None if there is none; raise what `failures` has for a status."""
         reply = self._answer(method, path, body, failures or {})
         return from_json(reply, self.url) if reply else None
+
+    def fields(self, method: str, path: str, body: Any = None, failures: Failures | None = None) -> dict[str, Any]:
+        """Return the fields of a reply, which is an object, like `call`."""
+        return dict(self.call(method, path, body, failures))
 
     def text(self, path: str) -> str:
         """Return the body at a path as text."""

@@ -5,7 +5,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,7 +25,7 @@ from deferkit.client.wire import (
 )
 from deferkit.errors import ConflictingObservation, ServiceError, ServiceUnavailable, UnknownDecision, expected
 from deferkit.periods import as_seconds
-from deferkit.types import Amount, Budget, Decision, is_whole
+from deferkit.types import AT_LEAST_ONE, Amount, Budget, Decision, is_whole
 
 OF_A_PERIOD = ("until", "every", "zone", "start", "hold", "limit")
 
@@ -98,16 +97,14 @@ class PolicyFigures:
 
         late = [policy["name"] for policy in client.figures.overview() if policy["alarms"]]
         """
-        found: list[dict[str, Any]] = self._calls.call("GET", "/v1/overview")["policies"]
-        return found
+        return list(self._calls.fields("GET", "/v1/overview")["policies"])
 
     def standing(self) -> dict[str, Any]:
         """Return the status of the policy: pace, forecast, gain with its error, queue, alarms.
 
         client.figures.standing()["runs_out_at"]
         """
-        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/standing")
-        return found
+        return self._calls.fields("GET", f"{self._path}/standing")
 
     def series(self, buckets: int = 120) -> dict[str, Any]:
         """Return decisions, spending, price and gain over time.
@@ -117,24 +114,21 @@ class PolicyFigures:
         Args:
             buckets: How many steps of time at most, up to 2,000.
         """
-        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/series?buckets={int(buckets)}")
-        return found
+        return self._calls.fields("GET", f"{self._path}/series?buckets={int(buckets)}")
 
     def estimates(self) -> dict[str, Any]:
         """Return the estimates of the policy: coefficients with errors, predicted against observed, drifts.
 
         client.figures.estimates()["targets"][0]["calibration"]
         """
-        found: dict[str, Any] = self._calls.call("GET", f"{self._path}/estimates")
-        return found
+        return self._calls.fields("GET", f"{self._path}/estimates")
 
     def reviewers(self) -> list[dict[str, Any]]:
         """Return the work of each reviewer: answers, declined and lapsed tasks, time, cost, agreement.
 
         {line["reviewer"]: line["done"] for line in client.figures.reviewers()}
         """
-        found: list[dict[str, Any]] = self._calls.call("GET", f"{self._path}/reviewers")["reviewers"]
-        return found
+        return list(self._calls.fields("GET", f"{self._path}/reviewers")["reviewers"])
 
     def what_if(self, budgets: Sequence[str], *, total_s: float = 1800.0) -> dict[str, Any]:
         """Return a counterfactual replay of the same tasks with other budgets; wait until it is computed.
@@ -206,10 +200,8 @@ class Client:
     ) -> None:
         if not isinstance(policy, str) or not policy:
             raise expected("policy", "Client", "the name of a policy", policy)
-        if not is_whole(memory, 1):
-            raise expected("memory", "Client", "a whole number of at least 1", memory)
         self.policy = policy
-        self.memory = int(memory)
+        self.memory: int = AT_LEAST_ONE.check("memory", "Client", memory)
         self._calls = Calls(url, key=key, timeout_s=timeout_s, total_s=total_s, context=ssl_context)
         self._path = f"/v1/policies/{quote(policy, safe='')}"
         self._tasks: dict[int, str] = {}
@@ -258,8 +250,7 @@ class Client:
             ceiling = max_reported_cost.get(name) if isinstance(max_reported_cost, Mapping) else max_reported_cost
             plain = budget_of(each) if isinstance(each, Budget) else dict(each)
             body["budget"][name] = plain | drop_none(max_reported_cost=ceiling)
-        made: dict[str, Any] = self._calls.call("POST", "/v1/policies", body)
-        return made
+        return self._calls.fields("POST", "/v1/policies", body)
 
     def decide(
         self,
@@ -471,8 +462,7 @@ class Client:
             confidence: The feature that is the model's own confidence: a name, or an index for plain vectors.
         """
         body = drop_none(defaults=defaults, confidence=confidence)
-        made: dict[str, Any] = self._calls.call("POST", f"{self._path}/upgrade", body, CONFLICT)
-        return made
+        return self._calls.fields("POST", f"{self._path}/upgrade", body, CONFLICT)
 
     def erase(self, decision: Decision | int | str | None = None, *, older_than_s: float | None = None) -> int:
         """Erase what reviewers were shown (payload, model's answer); return of how many seats. Needs the scope admin.
@@ -505,16 +495,14 @@ class Client:
 
         client.settings()["budget"]
         """
-        found: dict[str, Any] = self._calls.call("GET", self._path)
-        return found
+        return self._calls.fields("GET", self._path)
 
     def session(self) -> dict[str, Any]:
         """Return the session of this client: its tenant, scopes and reviewer, and the id of its key.
 
         client.session()["scopes"]
         """
-        found: dict[str, Any] = self._calls.call("GET", "/v1/session")
-        return found
+        return self._calls.fields("GET", "/v1/session")
 
     def read(self, decision: Decision | int | str) -> dict[str, Any]:
         """Return the record of a task: its decision and reason, the `final` decider, the answer, its history.
@@ -522,8 +510,7 @@ class Client:
         client.read("claim-17")["answer"]
         """
         task = quote(self.task_of(decision), safe="")
-        read: dict[str, Any] = self._calls.call("GET", f"{self._path}/decisions?task={task}", None, OF_A_TASK)
-        return read
+        return self._calls.fields("GET", f"{self._path}/decisions?task={task}", None, OF_A_TASK)
 
     def tasks(self, **wanted: Any) -> Iterator[dict[str, Any]]:
         """Yield decided tasks that match all that is given, the latest first. Needs the scope admin or read.
@@ -555,8 +542,7 @@ class Client:
             settings: `learning_window_s`, `deadline_s`, `after_deadline`, `lease_s`, `reviewers`, `review` (what
                 reviewers are asked and shown) and `retention_s` (seconds until payloads are erased; None: never).
         """
-        changed: dict[str, Any] = self._calls.call("PATCH", self._path, settings)
-        return changed
+        return self._calls.fields("PATCH", self._path, settings)
 
     def task_of(self, decision: Decision | int | str) -> str:
         """Return the id of a decision's task: the one that was given, or that was made for it.
@@ -593,9 +579,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -174,8 +174,7 @@ class Reviews:
 
         client.reviews.status("ann")["waiting"]
         """
-        reply: dict[str, Any] = self._calls.call("GET", f"{self._path}/status?reviewer={quote(reviewer, safe='')}")
-        return reply
+        return self._calls.fields("GET", f"{self._path}/status?reviewer={quote(reviewer, safe='')}")
 
     def list(self, state: str = "all") -> Iterator[dict[str, Any]]:
         """Yield the seats of the queue in the order in which they are offered. Needs the scope admin or read.
@@ -199,8 +198,7 @@ class Reviews:
 
         client.reviews.document()["review"]["form"]
         """
-        reply: dict[str, Any] = self._calls.call("GET", self._path.removesuffix("s"))
-        return reply
+        return self._calls.fields("GET", self._path.removesuffix("s"))
 
     def _of(self, what: str, review: Review, **fields: Any) -> Any:
         body = drop_none(task=review.task, seat=review.seat, epoch=review.epoch, token=review.token, **fields)

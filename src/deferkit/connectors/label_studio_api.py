@@ -5,7 +5,6 @@ Needs httpx: `pip install 'deferkit[label-studio]'`.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -113,9 +112,7 @@ class LabelStudio:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _tasks(self, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -30,8 +30,8 @@ def blank_run(n: int, resources: int, deciders: tuple[str, ...]) -> Run:
     )
 
 
-class BulkLoop:
-    """Decides a stream of tasks with known outcomes, and observes each before the next."""
+class RowLearner:
+    """Reads whole tables of tasks for a learner."""
 
     def __init__(self, components: Components, decisions: Decisions) -> None:
         self._settings = components.settings
@@ -40,6 +40,15 @@ class BulkLoop:
         self._outcomes = components.outcomes
         self._representation = components.representation
         self._decisions = decisions
+
+    def _read_rows(self, contexts: Any) -> tuple[list[dict[str, Any]] | None, Floats]:
+        """Return rows of named features, None for vectors, and the contexts as a matrix."""
+        rows = self._contexts.rows(contexts)
+        return rows, self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
+
+
+class BulkLoop(RowLearner):
+    """Decides a stream of tasks with known outcomes, and observes each before the next."""
 
     def run(
         self,
@@ -54,8 +63,7 @@ class BulkLoop:
         settings = self._settings
         if not isinstance(feedback, str) or feedback not in FEEDBACKS:
             raise expected("feedback", "call of run", "one of " + ", ".join(map(repr, FEEDBACKS)), feedback)
-        rows = self._contexts.rows(contexts)
-        matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
+        rows, matrix = self._read_rows(contexts)
         n = len(matrix)
         values = context.as_rewards(rewards, settings.deciders, n, settings.reward_bounds, missing=False)
         fixed = self._ledger.view("known_cost")
@@ -150,24 +158,15 @@ class BulkLoop:
         )
 
 
-class WarmStart:
+class WarmStart(RowLearner):
     """Learns from labelled tasks that the learner did not decide."""
-
-    def __init__(self, components: Components, decisions: Decisions) -> None:
-        self._settings = components.settings
-        self._ledger = components.ledger
-        self._contexts = components.contexts
-        self._outcomes = components.outcomes
-        self._representation = components.representation
-        self._decisions = decisions
 
     def learn(self, contexts: Any, rewards: Any, expert: str | None, cost: Any) -> None:
         """Learn labelled tasks and shorten the warm-up; `Deferrer.warm_start` describes the arguments."""
         settings, ledger, encoder = self._settings, self._ledger, self._contexts.encoder
         name = settings.experts[0] if expert is None else expert
         expert_number = context.index_of(name, settings.experts, "expert") + 1
-        rows = self._contexts.rows(contexts)
-        matrix = self._contexts.matrix(contexts) if rows is None else self._contexts.encode(rows)
+        rows, matrix = self._read_rows(contexts)
         values, costs = self._labels(rewards, cost, len(matrix), expert_number - 1)
         if encoder is not None and ledger.get("unsettled") and len(matrix) < FREEZE_AFTER:
             raise expected("contexts", "warm start", f"at least {FREEZE_AFTER} rows, for the scales", len(matrix))

@@ -6,10 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from deferkit.errors import expected
-from deferkit.types import is_number, plain
+from deferkit.types import FLAG, Constraint, check_fields, number
 
 INDEX, INTERVAL = "index", "interval"
 INTERVAL_SCALE = 0.3
+
+FINITE_AT_LEAST_0 = number("a finite number of at least 0", lambda value: 0 <= value < math.inf)
+CONSTRAINTS = {
+    "scale": FINITE_AT_LEAST_0.or_none._replace(words=FINITE_AT_LEAST_0.words),
+    "prior": FINITE_AT_LEAST_0,
+    "kappa": number("a finite number of at least 1e-300", lambda value: 1e-300 <= value < math.inf),
+    "noise": FINITE_AT_LEAST_0.or_none,
+    "delta": number("a number between 0 and 1", lambda value: 0 < value < 1).or_none,
+    "sampled": FLAG,
+    "rule": Constraint(f"{INDEX!r} or {INTERVAL!r}", lambda value: value in (INDEX, INTERVAL)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +63,7 @@ class Exploration:
     rule: str = INDEX
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, value, least in (
-            ("scale", 0.0 if self.scale is None else self.scale, 0.0),
-            ("prior", self.prior, 0.0),
-            ("kappa", self.kappa, 1e-300),
-        ):
-            if not is_number(value) or not least <= value < math.inf:
-                raise expected(name, "Exploration", f"a finite number of at least {least:g}", value)
-        if self.noise is not None and not (is_number(self.noise) and 0 <= self.noise < math.inf):
-            raise expected("noise", "Exploration", "None or a finite number of at least 0", self.noise)
-        if self.delta is not None and not (is_number(self.delta) and 0 < self.delta < 1):
-            raise expected("delta", "Exploration", "None or a number between 0 and 1", self.delta)
-        if not isinstance(self.sampled, bool):
-            raise expected("sampled", "Exploration", "True or False", self.sampled)
-        if self.rule not in (INDEX, INTERVAL):
-            raise expected("rule", "Exploration", f"{INDEX!r} or {INTERVAL!r}", self.rule)
+        check_fields(self, CONSTRAINTS)
         if self.rule == INDEX and (self.sampled or self.delta is not None):
             raise expected("rule", "Exploration", f"{INTERVAL!r} where values are drawn or widths grow", self.rule)
 

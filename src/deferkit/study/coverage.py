@@ -1,14 +1,19 @@
-"""Distance of the true coefficients from the estimates, in the metric of the confidence ellipsoid of Lemma 3.
+"""Runs of a learner that are looked at along the way: its confidence ellipsoids, and its drift alarms.
+
+The ellipsoid of Lemma 3 is measured by the distance of the true coefficients from the estimates, in its metric.
 
 C_t = {θ : ‖θ − θ̂_t‖_M ≤ β(t)}. The lemma says that θ* lies in C_t for all t ≥ τ, with probability 1 − δ. Looked at on
 a grid of times that grows by a tenth each, from the end of the warm-up to the horizon.
 """
 
 import time
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, LinkWarning
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.links import link_named
 from deferkit.study.policy_registry import PolicyRun
@@ -52,29 +57,68 @@ def measure(learner: Deferrer, truth: Truth, probe: Floats) -> tuple[list[float]
 
 def run_and_measure(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[PolicyRun, dict[str, list[float]]]:
     """Run a learner with one resource over a linear stream, and look at its ellipsoids along the way."""
-    if stream.truth is None or not link_named(stream.link).exact_updates:
+    truth = stream.truth
+    if truth is None or not link_named(stream.link).exact_updates:
         raise InvalidArgument("Coverage is for linear worlds whose truth is known.")
-    rewards = {name: stream.rewards[:, i] for i, name in enumerate(learner.settings.deciders)}
     # the most expensive context: its optimistic cost is not cut at 0, so that its width tells β
-    probe = stream.contexts[int(stream.truth.costs[:, 0, 0].argmax())]
-    routes, prices = [], []
+    probe = stream.contexts[int(truth.costs[:, 0, 0].argmax())]
     path: dict[str, list[float]] = {"at": [], "distance_at": [], "factor_at": []}
-    before, seconds = 0, 0.0
-    for t in grid(max(learner.settings.warm_up_steps, 1), stream.n_tasks):
-        part = slice(before, t)
+
+    def look(_: int, end: int) -> None:
+        distances, factors = measure(learner, truth, probe)
+        path["at"].append(float(end))
+        path["distance_at"] += distances
+        path["factor_at"] += factors
+
+    times = grid(max(learner.settings.warm_up_steps, 1), stream.n_tasks)
+    return run_in_parts(learner, stream, feedback, times, look), path
+
+
+def run_in_parts(
+    learner: Deferrer, stream: TaskStream, feedback: str, ends: Sequence[int], look: Callable[[int, int], None]
+) -> PolicyRun:
+    """Run a learner over a stream.
+
+    Args:
+        learner: A fresh learner.
+        stream: The tasks.
+        feedback: Which rewards are observed.
+        ends: The ends of the parts.
+        look: Is called with the start and the end of each part after it; its time does not count.
+    """
+    routes, prices, seconds = [], [], 0.0
+    for start, end in pairwise([0, *ends]):
+        part = slice(start, end)
+        rewards = {name: stream.rewards[part, i] for i, name in enumerate(learner.settings.deciders)}
         begin = time.perf_counter()
-        run = learner.run(
-            stream.contexts[part],
-            {name: column[part] for name, column in rewards.items()},
-            stream.costs[part],
-            feedback=feedback,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LinkWarning)  # graded rewards switch an automatic link at the first task
+            run = learner.run(stream.contexts[part], rewards, stream.costs[part], feedback=feedback)
         seconds += time.perf_counter() - begin
         routes.append(run.routes)
         prices.append(run.prices)
-        distances, factors = measure(learner, stream.truth, probe)
-        path["at"].append(float(t))
-        path["distance_at"] += distances
-        path["factor_at"] += factors
-        before = t
-    return PolicyRun(np.concatenate(routes), np.concatenate(prices), seconds / stream.n_tasks * 1e6), path
+        look(start, end)
+    return PolicyRun(np.concatenate(routes), np.concatenate(prices), seconds / stream.n_tasks * 1e6)
+
+
+STEP = 50  # tasks between two looks at the alarms: no target raises two within so few
+
+
+def run_and_watch(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[PolicyRun, dict[str, list[float]]]:
+    """Run a learner over a stream; return how many alarms each target had, and when those of the model came."""
+    alarms: dict[str, int] = {}
+    alarm_at: list[float] = []
+
+    def look(start: int, _: int) -> None:
+        if learner.summary().drifts > sum(alarms.values()):
+            for drift in learner.drifts():
+                if drift.decision >= start:
+                    alarms[drift.target] = alarms.get(drift.target, 0) + 1
+                    if drift.target == "model":
+                        alarm_at.append(float(drift.decision))
+
+    ends = [*range(STEP, stream.n_tasks, STEP), stream.n_tasks]
+    run = run_in_parts(learner, stream, feedback, ends, look)
+    targets = [*learner.settings.deciders, *(f"cost of {expert}" for expert in learner.settings.experts)]
+    counts = {"alarms": [float(alarms.get(target, 0)) for target in targets], "alarm_at": alarm_at}
+    return run, counts

@@ -11,9 +11,9 @@ from multiprocessing import get_context
 from threading import current_thread, main_thread
 from typing import Any, Protocol, TypeVar
 
-from deferkit.errors import InvalidArgument, StudyFailed, expected
+from deferkit.errors import InvalidArgument, StudyFailed
 from deferkit.extras import needs
-from deferkit.types import is_whole
+from deferkit.types import AT_LEAST_ONE
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -48,9 +48,8 @@ class Local:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and not is_whole(workers, 1):
-            raise expected("workers", "Local", "a whole number of at least 1", workers)
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else int(workers)
+        cores = len(os.sched_getaffinity(0))
+        self.workers: int = cores if workers is None else AT_LEAST_ONE.check("workers", "Local", workers)
 
     def map(self, function: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[tuple[int, Result]]:
         """Yield the index of each unit and its result, as soon as it is done.

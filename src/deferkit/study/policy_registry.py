@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from deferkit.errors import AssumptionWarning, InvalidArgument, UnaffordableReviewWarning, closest
+from deferkit.errors import AssumptionWarning, InvalidArgument, closest
 from deferkit.extras import find_missing, join_names, needs
 from deferkit.learn.context import as_amount
 from deferkit.learn.core import revealed
@@ -28,8 +28,9 @@ from deferkit.learn.pacing import PACING_PLUGINS, PACINGS
 from deferkit.learn.representation_text import representation_text
 from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.plugins import InvalidPlugin, PluginGroup, is_reference, load_reference
-from deferkit.study import baselines
+from deferkit.study.baselines import BASELINES, Limits
 from deferkit.study.peers import PEERS, Setting, run_peer
+from deferkit.study.peers.peer import small_budgets
 from deferkit.study.scripts import SCRIPTS, run_script
 from deferkit.types import Amount, Budget
 from deferkit.worlds.base import Floats, Follower, TaskStream
@@ -145,17 +146,7 @@ def run_by_steps(learner: Deferrer, stream: TaskStream, feedback: str) -> tuple[
 SURE_COST = 3.0  # above what a synthetic task costs at σ = 0.1; one that costs more raises it
 NOISE = 0.1  # σ that the paper's algorithm is told where nobody knows it
 
-RULES = {
-    "model-only": "the model decides every task",
-    "human-only": "the human decides every task, whatever it costs",
-    "arbitrary-human": "the human decides from the first task on, until the budget is used",
-    "random": "the human decides at random, at the budget's rate",
-    "threshold": "the human decides where the model's expected reward is low (on a table, a cross-validated estimate);"
-    " the threshold is set once, in advance",
-    "best-reject": "the same with the best threshold in hindsight, in steps of 0.01 (on a table, of the range)",
-    "confidence-quantile": "eleven lines: the human decides where the model's confidence is among the lowest of the"
-    " last 500 tasks, as many as the budget left affords; of several experts the one who is right most often",
-}
+RULES = {name: rule.description for name, rule in BASELINES.items()}
 LEARNERS = {
     "default": "deferkit as it comes: optimism, forgetting at an estimated rate, and a price that is solved anew;"
     " on tables with trees beside the linear estimates, whichever predict better",
@@ -174,12 +165,17 @@ LEARNERS = {
     "paper": "Algorithm 1 exactly as printed",
 }
 OLD_DEFAULT = f"default-{NOVEMBER_2026}"
+SETTINGS: dict[str, dict[str, Any]] = {
+    OLD_DEFAULT: {"defaults": NOVEMBER_2026},
+    "never": {"forget": "never"},
+    "greedy": {"exploration": Exploration(scale=0.0, prior=0.0)},
+    "interval": {"exploration": Exploration(rule=INTERVAL)},
+    "thompson": {"exploration": Exploration.thompson()},
+    "neural-ts": {"exploration": Exploration.thompson()},
+}
+"""Arguments of the learners that differ from the default by nothing else."""
 WITH_TREES = ("default", "confidence", OLD_DEFAULT)  # on tables
-NEEDS = {
-    "tree": "trees",
-    "script-trees": "trees",
-    "script-trees-15": "trees",
-}  # beside what every study needs: parts in `deferkit.extras`
+NEEDS = dict.fromkeys(("tree", "script-trees", "script-trees-15"), "trees")  # parts in `deferkit.extras`
 EMBEDDINGS: dict[str, type[Any]] = {
     "neural": NeuralEmbedding,
     "tree": TreeEmbedding,
@@ -194,7 +190,9 @@ OPTIMA = {
     " with the price that uses the budget, judged by what came",
     "hindsight": "the best choice for the outcomes that came, noise and all; judged by those outcomes",
 }
-POLICIES = RULES | LEARNERS | SCRIPTS | {name: kind.description for name, kind in PEERS.items()} | OPTIMA
+OTHERS = {name: script.description for name, script in SCRIPTS.items()}
+OTHERS |= {name: peer.description for name, peer in PEERS.items()}
+POLICIES = RULES | LEARNERS | OTHERS | OPTIMA
 
 
 def check_policy_name(name: str) -> None:
@@ -314,10 +312,9 @@ def make_learner(
     if name == "paper":
         if len(each) > 1:
             raise InvalidArgument("The paper's algorithm has one resource. Got a world with several.")
-        with warnings.catch_warnings():
+        with small_budgets():
             # The paper's own experiments break its assumption on the budget; the report says so.
             warnings.simplefilter("ignore", AssumptionWarning)
-            warnings.simplefilter("ignore", UnaffordableReviewWarning)  # as below
             noise = NOISE if stream.noise is None else stream.noise
             printed: dict[str, Any] = {"budget": each[0], "noise": noise, "cost_link": "identity"}
             return Deferrer.paper(**(printed | given | dict(parameters or {})))
@@ -326,22 +323,13 @@ def make_learner(
     if gets_columns(stream):
         del given["n_features"]
         given["encoder"] = encoder_of(stream.columns or {})
-    if name == OLD_DEFAULT:
-        given["defaults"] = NOVEMBER_2026
-    elif name == "confidence":
+    given |= SETTINGS.get(name, {})
+    if name == "confidence":
         given["confidence"] = confidence_feature(stream)
     if name in WITH_TREES and stream.truth is None and not (stream.first_use or find_missing("trees")):
         given["representation"] = "auto"
     elif name == "linear" and gets_columns(stream):
         given["representation"] = "linear"
-    elif name == "never":
-        given["forget"] = "never"
-    elif name == "greedy":
-        given["exploration"] = Exploration(scale=0.0, prior=0.0)
-    elif name == "interval":
-        given["exploration"] = Exploration(rule=INTERVAL)
-    elif name in ("thompson", "neural-ts"):
-        given["exploration"] = Exploration.thompson()
     if has_embedding(name):
         check_installed([name])
         told = {} if parameters is None else dict(parameters)
@@ -353,9 +341,7 @@ def make_learner(
     if stream.confidence_at is not None and can_have_prior(given):
         given.setdefault("confidence", stream.confidence_at)
     budget = each[0] if len(each) == 1 else {f"resource {i + 1}": b for i, b in enumerate(each)}
-    with warnings.catch_warnings():
-        # A study goes down to budgets of less than one review; `run` and `plan` have a remark on them.
-        warnings.simplefilter("ignore", UnaffordableReviewWarning)
+    with small_budgets():
         return Deferrer(**({"budget": budget} | given))
 
 
@@ -419,26 +405,6 @@ def run_learner(learner: Deferrer, stream: TaskStream, feedback: str) -> PolicyR
     return PolicyRun(routes, prices, us, representation_text(learner), learner.summary().remark)
 
 
-def run_rule(name: str, stream: TaskStream, budgets: Sequence[float], seed: int) -> PolicyRun:
-    """Run a baseline that does not learn."""
-    if name == "model-only":
-        routes = baselines.model_only(stream)
-    elif name == "human-only":
-        routes = baselines.human_only(stream)
-    elif name == "random":
-        rng = np.random.default_rng(np.random.SeedSequence([seed, 1]))
-        routes = baselines.random_human(stream, budgets, sure_cost(stream), rng)
-    else:
-        rule = {
-            "arbitrary-human": baselines.arbitrary_human,
-            "threshold": baselines.threshold,
-            "best-reject": baselines.best_reject,
-            "confidence-quantile": baselines.least_confident,
-        }[name]
-        routes = rule(stream, budgets, sure_cost(stream))
-    return PolicyRun(routes, None, math.nan)
-
-
 def run_policy(
     name: str,
     stream: TaskStream,
@@ -450,13 +416,14 @@ def run_policy(
 ) -> PolicyRun:
     """Run any policy but an optimum over a stream."""
     check_hindsight(name, stream)
-    if name in RULES:
-        return run_rule(name, stream, budgets, seed)
+    if name in BASELINES:
+        limits = Limits(budgets, sure_cost(stream), seed)
+        return PolicyRun(BASELINES[name].choose(stream, limits), None, math.nan)
     if name in SCRIPTS:
         check_installed([name])
         check_one_expert(name, stream)
-        run = run_script(name, stream, budgets[0], max_cost=sure_cost(stream), seed=seed, feedback=feedback)
-        return PolicyRun(run.routes, None, run.us_per_step)
+        routes, us = run_script(name, stream, budgets[0], max_cost=sure_cost(stream), seed=seed, feedback=feedback)
+        return PolicyRun(routes, None, us)
     if not is_learner(name):
         plugin = None if name in PEERS else policy_plugin(name)
         make = PEERS[name].make if plugin is None else plugin.value

@@ -9,8 +9,8 @@ Scripts differ only in the regression. No exploration, no mixture, no forgetting
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,8 @@ class Script(ABC):
         columns: Of the whole stream; a fit may look at the first `seen` rows only.
     """
 
+    description: ClassVar[str]
+
     def __init__(self, columns: ScriptColumns) -> None:
         self.columns = columns
 
@@ -125,17 +127,24 @@ class RidgeScript(Script):
 class LineScript(RidgeScript):
     """Ridge regression on standardised columns."""
 
+    description = "the same script with ridge regression on the columns"
+
 
 class GamScript(RidgeScript):
     """Ridge regression on hat functions: six knots a column, at quantiles."""
 
     n_knots = KNOTS
+    description = (
+        "a script that refits ridge regression on hat functions (6 quantile knots a column) every 12 % of the stream"
+        " and solves the price anew"
+    )
 
 
 class TreeScript(Script):
     """Boosted trees of LightGBM."""
 
     n_leaves = 4
+    description = "the same script with boosted trees of 4 leaves"
 
     def fit_and_predict(self, rows: Ints, targets: Floats, at: Ints, seen: int) -> Floats:
         """Return predictions of 60 trees; leaves are smaller where few outcomes are known."""
@@ -165,16 +174,10 @@ class LargeTreeScript(TreeScript):
     """The same with 15 leaves."""
 
     n_leaves = 15
+    description = "the same script with boosted trees of 15 leaves"
 
 
-SCRIPTS = {
-    "script-gam": "a script that refits ridge regression on hat functions (6 quantile knots a column) every 12 % of the"
-    " stream and solves the price anew",
-    "script-trees": "the same script with boosted trees of 4 leaves",
-    "script-trees-15": "the same script with boosted trees of 15 leaves",
-    "script-lines": "the same script with ridge regression on the columns",
-}
-KINDS: Mapping[str, Callable[[ScriptColumns], Script]] = {
+SCRIPTS: Mapping[str, type[Script]] = {
     "script-gam": GamScript,
     "script-trees": TreeScript,
     "script-trees-15": LargeTreeScript,
@@ -230,15 +233,10 @@ def solve_price(gains: Floats, costs: Floats, goal: float) -> float:
     return float(ratios[order][too_much.argmax()]) if too_much.any() else 0.0
 
 
-class ScriptRun(NamedTuple):
-    """Whom a script asked."""
-
-    routes: Ints  # [n]
-    us_per_step: float
-
-
-def run_script(name: str, stream: TaskStream, budget: float, *, max_cost: float, seed: int, feedback: str) -> ScriptRun:
-    """Run a script over a stream with one expert and one resource.
+def run_script(
+    name: str, stream: TaskStream, budget: float, *, max_cost: float, seed: int, feedback: str
+) -> tuple[Ints, float]:
+    """Run a script over a stream with one expert and one resource; return routes and the microseconds a step took.
 
     Args:
         name: A key of `SCRIPTS`.
@@ -249,7 +247,7 @@ def run_script(name: str, stream: TaskStream, budget: float, *, max_cost: float,
         feedback: Which rewards are observed: "full", "bandit" or "reviewed".
     """
     begin = time.perf_counter()
-    script = KINDS[name](ScriptColumns.of(stream))
+    script = SCRIPTS[name](ScriptColumns.of(stream))
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     n, costs = stream.n_tasks, stream.costs[:, 0, 0]
     draws, jitter = rng.random(n), 1e-9 * rng.random(n)  # the jitter breaks ties, such as those of trees
@@ -288,4 +286,4 @@ def run_script(name: str, stream: TaskStream, budget: float, *, max_cost: float,
             routes[t] = 1
             spent += float(costs[t])
             asks += 1
-    return ScriptRun(routes, (time.perf_counter() - begin) / n * 1e6)
+    return routes, (time.perf_counter() - begin) / n * 1e6

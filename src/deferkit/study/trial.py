@@ -10,8 +10,7 @@ import numpy as np
 from deferkit.errors import SpendingWarning
 from deferkit.study.achievable import Achievable
 from deferkit.study.allowance import Allowance
-from deferkit.study.coverage import run_and_measure
-from deferkit.study.drift_watch import run_and_watch
+from deferkit.study.coverage import run_and_measure, run_and_watch
 from deferkit.study.optimum import Benchmark
 from deferkit.study.policy_registry import OPTIMA, check_hindsight, make_learner, run_policy
 from deferkit.study.spec import Spec

@@ -5,9 +5,14 @@
 ['budget', 'seed', 'routes', 'inputs', 'feedback', 'small']
 """
 
-from deferkit.testing.embedding_checks import check_embedding, embedding_checks
-from deferkit.testing.learner_checks import ContractCheck, ContractViolated
-from deferkit.testing.pacing_checks import check_pacing, pacing_checks
+from deferkit.testing.learner_checks import (
+    ContractCheck,
+    ContractViolated,
+    check_embedding,
+    check_pacing,
+    embedding_checks,
+    pacing_checks,
+)
 from deferkit.testing.policy_checks import check_policy, policy_checks
 from deferkit.testing.world_checks import check_world, world_checks
 

@@ -1,5 +1,6 @@
-"""Checks of a learner's contract."""
+"""The contract of a learner, and those of a pacing and of an embedding, which are that of a learner which has it."""
 
+import json
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -8,11 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deferkit.errors import BudgetExhausted, DeferkitError, SpendingWarning
+from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument, SpendingWarning
 from deferkit.learn.context import as_amount
 from deferkit.learn.deferrer import Deferrer
-from deferkit.study.policy_registry import run_by_steps
+from deferkit.learn.embed import EMBEDDING_PLUGINS, EMBEDDINGS, embedding_from, is_embedding
+from deferkit.learn.pacing import PACING_PLUGINS, PACINGS
+from deferkit.learn.representation import RetrainedEmbedding
+from deferkit.plugins import reference_of
+from deferkit.study.policy_registry import run_by_steps, setting_of
 from deferkit.worlds.base import TaskStream
+from deferkit.worlds.synthetic import Synthetic
 
 
 class ContractViolated(DeferkitError, AssertionError):
@@ -75,6 +81,8 @@ def disturb_global_generator(number: int) -> None:
     np.random.seed(number)  # noqa: NPY002
 
 
+TASKS, FEATURES, SHARE = 160, 4, 0.2  # enough for a learner to learn, and soon over
+SEED = 3
 MakeLearner = Callable[[], Deferrer]
 BAD_CONTEXTS: tuple[Any, ...] = ([math.nan], [math.inf], "text", None)
 HALF = 2
@@ -178,3 +186,168 @@ def check_refused(make: MakeLearner, stream: TaskStream) -> None:
 def spent_of(learner: Deferrer) -> float:
     """Return a learner's spending of its only resource."""
     return float(as_amount("spent", learner.summary().spent, learner.settings.resources)[0])
+
+
+def small_stream(link: str = "identity") -> TaskStream:
+    """Return a stream that nobody can write to."""
+    stream = Synthetic(horizon=TASKS, n_features=FEATURES, most_ones=3, link=link).draw(SEED)
+    for array in (stream.contexts, stream.rewards, stream.costs):
+        array.flags.writeable = False
+    return stream
+
+
+def pacing_checks(pacing: Any) -> list[ContractCheck]:
+    """Return the checks of a pacing, to be run one by one.
+
+    Args:
+        pacing: A name, `module:name`, or a class derived from `PythonPacing`.
+
+    Raises:
+        InvalidArgument: There is no such pacing.
+    """
+    kind = kind_name(pacing)
+    stream = small_stream()
+    setting = setting_of(stream, SHARE * float(stream.costs.sum()), 3)
+
+    def make(**given: Any) -> Deferrer:
+        return setting.deferrer(pacing=kind, **given)
+
+    def budget() -> None:
+        for total in (0.0, setting.max_cost, setting.budget):
+            learner = setting._replace(budget=total).deferrer(pacing=kind)
+            run_by_steps(learner, stream, "full")
+            require(spent_of(learner) <= total, f"{spent_of(learner):g} was spent of {total:g}.")
+
+    def seed() -> None:
+        first, second = (run_by_steps(make(), stream, "full") for _ in range(2))
+        same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+        require(same, "Two learners with the same seed decide otherwise: a pacing remembers nothing beside the dual.")
+
+    def change() -> None:
+        learner = make()
+        half = stream.n_tasks // 2
+        run_by_steps(learner, part(stream, slice(0, half)), "full")
+        learner.change_budget(2 * setting.budget)
+        _, prices = run_by_steps(learner, part(stream, slice(half, None)), "full")
+        require(np.isfinite(prices).all(), "After a change of the budget a price is NaN or infinite.")
+
+    def without() -> None:
+        learner = Deferrer(n_features=setting.n_features, reward_range=setting.reward_range, pacing=kind)
+        _, prices = run_by_steps(learner, stream, "full")
+        require((prices == 0).all(), "There is a price where the budget has no end.")
+
+    return [
+        ContractCheck("budget", "the budget is never exceeded, also if it is 0", budget),
+        ContractCheck("seed", "a seed gives the same decisions again; all memory is in the dual", seed),
+        ContractCheck("change", "a budget can be changed", change),
+        ContractCheck("free", "what has no bound has no price", without),
+        *learner_checks(make, stream),
+    ]
+
+
+def kind_name(pacing: Any) -> str:
+    """Return the name of a pacing; a class is added to the known ones."""
+    if isinstance(pacing, str):
+        return pacing
+    if not PACING_PLUGINS.accepts(pacing):
+        raise InvalidArgument(
+            f"{pacing!r} is no pacing: it must be one of {', '.join(PACINGS)}, or {PACING_PLUGINS.wanted}."
+        )
+    PACING_PLUGINS.add(reference_of(pacing), pacing)
+    return reference_of(pacing)
+
+
+def check_pacing(pacing: Any) -> list[str]:
+    """Check that a pacing keeps the promises of its kind.
+
+    Args:
+        pacing: A name, `module:name`, or a class derived from `PythonPacing`.
+
+    Returns:
+        The names of the checks.
+
+    Raises:
+        ContractViolated: A promise is not kept.
+        InvalidArgument: There is no such pacing.
+
+    >>> check_pacing("adaptive")
+    ['budget', 'seed', 'change', 'free', 'bulk', 'propose', 'save', 'price', 'refused']
+    """
+    return run_checks(pacing_checks(pacing))
+
+
+def embedding_of(embedding: Any) -> Any:
+    """Return the settings of an embedding, by its kind, its class or as they are."""
+    if isinstance(embedding, str):
+        kinds: dict[str, type[Any]] = {each.kind: each for each in EMBEDDINGS}
+        embedding = kinds.get(embedding) or EMBEDDING_PLUGINS.find(embedding) or embedding
+    made = embedding() if isinstance(embedding, type) else embedding
+    if not is_embedding(made):
+        raise InvalidArgument(f"{made!r} is no embedding: it must be {EMBEDDING_PLUGINS.wanted}.")
+    return made
+
+
+def embedding_checks(embedding: Any) -> list[ContractCheck]:
+    """Return the checks of an embedding, to be run one by one.
+
+    Args:
+        embedding: A kind, `module:name`, a class that needs no arguments, or its settings.
+
+    Raises:
+        InvalidArgument: There is no such embedding.
+    """
+    settings = embedding_of(embedding)
+    stream = small_stream()
+    setting = setting_of(stream, SHARE * float(stream.costs.sum()), 3)
+
+    def make() -> Deferrer:
+        return setting.deferrer(embedding=settings)
+
+    def train() -> RetrainedEmbedding:
+        learner = make()
+        run_by_steps(learner, stream, "full")
+        used = learner._representation
+        assert isinstance(used, RetrainedEmbedding)
+        return used
+
+    def plain() -> None:
+        told = json.dumps(settings.to_dict())
+        again = embedding_from(json.loads(told))
+        require(json.dumps(again.to_dict()) == told, "`to_dict` and back is another embedding.")
+
+    def seed() -> None:
+        found = []
+        for number in (1, 2):
+            disturb_global_generator(number)
+            found.append(run_by_steps(make(), stream, "full")[0])
+        require(np.array_equal(found[0], found[1]), "Two learners with the same seed decide otherwise.")
+
+    def views() -> None:
+        used = train()
+        whole = used.transform(stream.contexts)
+        require(np.isfinite(whole).all(), "A view contains NaN or infinity.")
+        single = np.concatenate([used.transform(stream.contexts[i : i + 1]) for i in range(stream.n_tasks)])
+        require(np.array_equal(whole, single), "The view of a task depends on the tasks beside it.")
+
+    return [
+        ContractCheck("settings", "the settings are JSON values, and back", plain),
+        ContractCheck("seed", "a seed gives the same decisions again", seed),
+        ContractCheck("views", "a view is finite, and does not depend on other tasks", views),
+        *learner_checks(make, stream),
+    ]
+
+
+def check_embedding(embedding: Any) -> list[str]:
+    """Check that an embedding keeps the promises of its kind.
+
+    Args:
+        embedding: A kind, `module:name`, a class that needs no arguments, or its settings.
+
+    Returns:
+        The names of the checks.
+
+    Raises:
+        ContractViolated: A promise is not kept.
+        InvalidArgument: There is no such embedding.
+    """
+    return run_checks(embedding_checks(embedding))

@@ -24,18 +24,18 @@ from deferkit.study.policy_registry import (
     setting_of,
 )
 from deferkit.testing.learner_checks import (
+    SEED,
+    SHARE,
     ContractCheck,
     disturb_global_generator,
     learner_checks,
     part,
     require,
     run_checks,
+    small_stream,
 )
 from deferkit.worlds.base import TaskStream
 from deferkit.worlds.synthetic import Synthetic
-
-TASKS, FEATURES, SHARE = 160, 4, 0.2  # enough for a learner to learn, and soon over
-SEED = 3
 
 
 class Subject(NamedTuple):
@@ -132,14 +132,6 @@ def check_policy(policy: Any) -> list[str]:
         InvalidArgument: There is no such policy.
     """
     return run_checks(policy_checks(policy))
-
-
-def small_stream(link: str = "identity") -> TaskStream:
-    """Return a stream that nobody can write to."""
-    stream = Synthetic(horizon=TASKS, n_features=FEATURES, most_ones=3, link=link).draw(SEED)
-    for array in (stream.contexts, stream.rewards, stream.costs):
-        array.flags.writeable = False
-    return stream
 
 
 def streams_for(subject: Subject) -> list[TaskStream]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deferkit.errors import expected
-from deferkit.types import is_number, is_whole
-from deferkit.worlds.base import BaseWorld, Floats, PastTasks, Population, TaskStream, Truth, check_choices, option
+from deferkit.types import at_least, number
+from deferkit.worlds.base import BaseWorld, Floats, PastTasks, Population, TaskStream, Truth, option
 from deferkit.worlds.synthetic import REGIMES, Synthetic
 
 LABELS = 8_000  # tasks without noise, which a learner is told before the stream: it knows all values from then on
@@ -95,9 +94,6 @@ class Arrivals(BaseWorld):
     pattern: str = option("office", "When tasks come", choices=PATTERNS, shown="{}")
     values: str = option("learned", "Whether rewards and costs are known in advance", choices=VALUES, shown="{} values")
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""
         self.check_seed(seed)
@@ -123,6 +119,7 @@ def more_at_weekends(stream: TaskStream, weekend: "np.ndarray[tuple[int], np.dty
 
 
 TAILS = ("none", "heavy")
+SHARE = number("a share from 0 to 1", lambda value: 0 <= value <= 1)
 SPREAD = 1.0  # σ of the logarithm of a heavy-tailed cost
 HUGE, HUGE_SHARE = 207.0, 1e-3  # times the usual cost, and how often
 
@@ -143,17 +140,10 @@ class LateCosts(BaseWorld):
     """
 
     regime: str = option("dominant", "How the deciders compare", choices=REGIMES, shown="{} regime")
-    horizon: int = option(4_000, "T, the number of tasks", shown="T = {:,}")
+    horizon: int = option(4_000, "T, the number of tasks", valid=at_least(10), shown="T = {:,}")
     tail: str = option("heavy", "Whether a few reviews cost very much", choices=TAILS)
-    late: float = option(0.02, "After which share of the tasks an outcome comes", shown="{:g} late")
+    late: float = option(0.02, "After which share of the tasks an outcome comes", valid=SHARE, shown="{:g} late")
     values: str = option("learned", "Whether rewards and costs are known in advance", choices=VALUES, shown="{} values")
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if not is_whole(self.horizon, 10):
-            raise expected("horizon", "LateCosts", "a whole number of at least 10", self.horizon)
-        if not is_number(self.late) or not 0 <= self.late <= 1:
-            raise expected("late", "LateCosts", "a share from 0 to 1", self.late)
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""

@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 
 from deferkit.errors import expected
 from deferkit.learn.encode import CLIP
-from deferkit.types import is_whole
+from deferkit.types import Constraint, at_least, check_fields, number
+
+MAX = 1e9  # of a number that is no count
 
 
 class BaseWorld:
     """The base class of worlds, which are frozen dataclasses."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        given = {each.name: each.metadata.get("valid") for each in fields(self)}  # type: ignore[arg-type]
+        check_fields(self, {name: valid for name, valid in given.items() if valid is not None})
 
     def parameters(self) -> dict[str, Any]:
         """Return the values of all fields as plain data, for a specification."""
@@ -23,8 +30,7 @@ class BaseWorld:
 
     def check_seed(self, seed: Any) -> None:
         """Raise InvalidArgument unless a seed is a whole number of at least 0."""
-        if not is_whole(seed, 0):
-            raise expected("seed", type(self).__name__, "a whole number of at least 0", seed)
+        at_least(0).check("seed", type(self).__name__, seed)
 
 
 class Option(NamedTuple):
@@ -37,18 +43,32 @@ class Option(NamedTuple):
     default: Any
 
 
-def option(default: Any, help: str, *, choices: Iterable[str] = (), flag: str = "", shown: str = "") -> Any:
+def option(
+    default: Any,
+    help: str,
+    *,
+    choices: Iterable[str] = (),
+    valid: Constraint | None = None,
+    flag: str = "",
+    shown: str = "",
+) -> Any:
     """Return a field of a world that is an option of the command line as well.
 
     Args:
         default: The default value.
         help: What the option means, for `--help`.
-        choices: The values that are allowed; any by default. `check_choices` holds a world to them.
+        choices: The values that are allowed; any by default. A `BaseWorld` checks them, and what is `valid`.
+        valid: The constraint of values that are not listed.
         flag: The name on the command line, without dashes; by default that of the field.
         shown: The format of a value in the subtitle of a figure, such as "T = {:,}"; by default it is left out.
     """
-    metadata = {"help": help, "choices": tuple(choices), "flag": flag, "shown": shown}
+    metadata = {"help": help, "choices": tuple(choices), "valid": valid, "flag": flag, "shown": shown}
     return field(default=default, metadata=metadata)
+
+
+def number_from(least: float) -> Constraint:
+    """Return the constraint to numbers from `least` to 1e9, which are kept as float."""
+    return number(f"a number from {least:g} to {MAX:g}", lambda value: least <= value <= MAX)._replace(convert=float)
 
 
 def options_of(world: type) -> list[Option]:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from deferkit.extras import needs
-from deferkit.worlds.base import BaseWorld, Floats, TaskStream, check_choices, option
+from deferkit.worlds.base import BaseWorld, Floats, TaskStream, option
 
 EXPERT_ACCURACY = 0.93  # of the person, whatever the task
 FORMS = ("vector", "encoder")
@@ -134,9 +134,6 @@ class Classifiers(BaseWorld):
     )
     form: str = option("vector", "Contexts as plain vectors or as named features", choices=FORMS, shown="{}")
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed: the same one for every policy."""
         self.check_seed(seed)
@@ -216,9 +213,6 @@ class JunkContexts(BaseWorld):
         "none", "Junk: none, 60 contexts of 1e50 anywhere, or the first context of 1e6", choices=JUNK, shown="{} junk"
     )
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed; the same tasks whatever the junk."""
         self.check_seed(seed)
@@ -260,9 +254,6 @@ class OneChange(BaseWorld):
     shape: str = option("linear", "How the model's reward depends on the context", choices=SHAPES)
     rewards: str = option("binary", "Rewards: 0 or 1, or any number between", choices=REWARDS)
     change: bool = option(False, "Whether the model gets worse in the middle")
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
     def draw(self, seed: int) -> TaskStream:
         """Return the stream of this seed."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import expected
-from deferkit.types import is_number, is_whole, plain
-from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Truth, check_choices, option
+from deferkit.types import AT_LEAST_ONE, at_least
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Truth, number_from, option
 
 FAMILIES = ("lin", "cat")
 KINDS = ("none", "abrupt", "gradual", "seasonal", "recurring")
@@ -66,24 +66,15 @@ class Drift(BaseWorld):
 
     family: str = option("lin", "Linear rewards, or a table of categories with 0/1 rewards", choices=FAMILIES)
     kind: str = option("abrupt", "How rewards drift", choices=KINDS)
-    horizon: int = option(20_000, "T, the number of tasks", shown="T = {:,}")
-    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
+    horizon: int = option(20_000, "T, the number of tasks", valid=AT_LEAST_ONE, shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", valid=at_least(2), flag="features", shown="d = {}")
     """Of the linear world; its leading 1 is included."""
-    noise: float = option(0.3, "σ, the standard deviation of noise", shown="σ = {:g}")
+    noise: float = option(0.3, "σ, the standard deviation of noise", valid=number_from(0.0), shown="σ = {:g}")
     """Of the linear world."""
-    n_categories: int = option(8, "Number of categories of the table", flag="categories")
+    n_categories: int = option(8, "Number of categories of the table", valid=AT_LEAST_ONE, flag="categories")
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        check_choices(self)
-        for name, least in (("horizon", 1), ("n_features", 2), ("n_categories", 1)):
-            if not is_whole(getattr(self, name), least):
-                raise expected(name, "Drift", f"a whole number of at least {least}", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
-        if not (is_number(self.noise) and 0 <= self.noise <= 1e9):
-            raise expected("noise", "Drift", "a number from 0 to 1e+09", self.noise)
-        object.__setattr__(self, "noise", float(self.noise))
+        super().__post_init__()
         for name in ("n_categories",) if self.family == "lin" else ("n_features", "noise"):
             if getattr(self, name) != getattr(type(self), name):
                 raise expected(name, "Drift", f"left out in the family {self.family!r}", getattr(self, name))

@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from deferkit.errors import InvalidArgument, expected
-from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, Floats, TaskStream, check_choices, option
+from deferkit.errors import InvalidArgument
+from deferkit.types import FLAG
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, Floats, TaskStream, option
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.people import CLASSES, Answers, stand_in
 
@@ -49,14 +50,12 @@ class ImageNet16H(BaseWorld):
     model: str = option("fine-tuned", "Which network decides", choices=MODEL_FILES)
     """Densenet161 after 10 epochs on noisy pictures ("fine-tuned"), or as little tuned as there is ("baseline")."""
     history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
-    repeats: bool = option(True, "Each picture comes about six times, for other people, instead of once")
+    repeats: bool = option(True, "Each picture comes about six times, for other people, instead of once", valid=FLAG)
     data: str = ""
     """The digest of the files, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        if not isinstance(self.repeats, bool):
-            raise expected("repeats", "ImageNet16H", "True or False", self.repeats)
+        super().__post_init__()
         object.__setattr__(self, "data", checked_digest(self.data, self._files(), SET.name))
 
     def _files(self) -> tuple[Path, Path]:

@@ -7,22 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from deferkit.errors import InvalidArgument, expected
+from deferkit.errors import InvalidArgument
 from deferkit.tables.sheet import digest_of
-from deferkit.types import plain
-from deferkit.worlds.base import (
-    HISTORIES,
-    HISTORY_HELP,
-    BaseWorld,
-    Running,
-    TaskStream,
-    check_choices,
-    leaky,
-    option,
-    unit_ball,
-)
+from deferkit.types import Constraint
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, Running, TaskStream, leaky, option, unit_ball
 from deferkit.worlds.knapsack_data import read_people, simulate
 from deferkit.worlds.knapsack_instances import Floats, People, features, reward
+
+TEXT = Constraint("a text", lambda value: isinstance(value, str))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +28,17 @@ class Knapsack(BaseWorld):
     ((3960, 53), 'simulated people')
     """
 
-    people: str = option("", "A CSV file of people as docs/data.md describes it, instead of simulated ones")
+    people: str = option("", "A CSV file of people as docs/data.md describes it, instead of simulated ones", valid=TEXT)
     digest: str = ""
     """The SHA-256 of that file, filled in by itself: results belong to what a file holds, not to its name."""
     history: str = option("observed", HISTORY_HELP, choices=HISTORIES)
     """"leaky" is the paper's: how a person did so far, whether anybody asked or not."""
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
         if isinstance(self.people, Path):
             object.__setattr__(self, "people", str(self.people))
-        for name in ("people", "digest"):
-            if not isinstance(getattr(self, name), str):
-                raise expected(name, "Knapsack", "a text", getattr(self, name))
-        check_choices(self)
+        TEXT.check("digest", "Knapsack", self.digest)
+        super().__post_init__()
         try:
             found = digest_of([Path(self.people)]) if self.people else ""
         except OSError as error:

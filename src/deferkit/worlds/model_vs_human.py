@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, expected
-from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, TaskStream, check_choices, option
+from deferkit.worlds.base import HISTORIES, HISTORY_HELP, BaseWorld, TaskStream, option
 from deferkit.worlds.data import DataSet, checked_digest, checked_times, read_table
 from deferkit.worlds.people import CLASSES, Answers
 
@@ -53,7 +53,7 @@ class ModelVsHuman(BaseWorld):
     """The digest of the file, so that other data are another specification; found by itself."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         path = SET.find(FILE)
         object.__setattr__(self, "data", checked_digest(self.data, [path], SET.name))
         networks = read_trials(path, self.data)[1]

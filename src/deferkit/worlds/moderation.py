@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-from deferkit.errors import expected
 from deferkit.tables.rows import Names
 from deferkit.tables.sheet import Sheet
-from deferkit.types import is_whole, plain
+from deferkit.types import at_least
 from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, option
 from deferkit.worlds.table import tasks_of
 
@@ -91,13 +90,7 @@ class Moderation(BaseWorld):
     ((500, 2), 'logistic', None, 'made-up moderation items')
     """
 
-    horizon: int = option(5_000, "T, the number of tasks", shown="T = {:,}")
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", plain(self.horizon))
-        if not is_whole(self.horizon, 2):
-            raise expected("horizon", "Moderation", "a whole number of at least 2", self.horizon)
-        object.__setattr__(self, "horizon", int(self.horizon))
+    horizon: int = option(5_000, "T, the number of tasks", valid=at_least(2), shown="T = {:,}")
 
     def items(self, seed: int) -> Items:
         """Return the items of this seed."""
@@ -112,14 +105,7 @@ class Moderation(BaseWorld):
         tasks = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
         n = self.horizon
         hidden = Population(np.full(n, 1 / n), items.expected_rewards, items.expected_minutes[:, None, None])
-        return TaskStream(
-            contexts=tasks.contexts,
-            rewards=tasks.rewards,
-            costs=tasks.costs,
-            link=tasks.link,
-            remark="made-up moderation items",
-            hidden=hidden,
-        )
+        return tasks._replace(remark="made-up moderation items", hidden=hidden, confidence=None, confidence_at=None)
 
     def write_csv(self, path: str | Path, seed: int) -> None:
         """Write the items of this seed as a CSV file, for `deferkit run` or a spreadsheet."""

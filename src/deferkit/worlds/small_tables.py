@@ -16,8 +16,8 @@ from scipy.special import expit
 from deferkit.errors import expected
 from deferkit.tables.rows import Names
 from deferkit.tables.sheet import Sheet
-from deferkit.types import is_whole, plain
-from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, check_choices, option
+from deferkit.types import is_whole
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, option
 from deferkit.worlds.table import tasks_of
 
 MIN_ROWS, MAX_ROWS = 300, 5_000
@@ -321,8 +321,7 @@ class SmallTables(BaseWorld):
     rows: int | None = option(None, f"Rows of the table, from {MIN_ROWS} to {MAX_ROWS:,}; by default the generator's")
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        object.__setattr__(self, "rows", plain(self.rows))
+        super().__post_init__()
         if self.rows is not None and not (is_whole(self.rows, MIN_ROWS) and self.rows <= MAX_ROWS):
             raise expected("rows", "SmallTables", f"a whole number from {MIN_ROWS} to {MAX_ROWS}", self.rows)
 
@@ -338,13 +337,10 @@ class SmallTables(BaseWorld):
         outcomes = {"model_reward": tasks.rewards[:, 0], "human_reward": tasks.rewards[:, 1], "cost": tasks.costs}
         sheet = Sheet(self.generator, pl.DataFrame({**cells, **outcomes}), pl.Series("row", range(1, n + 1)))
         read = tasks_of(sheet, Names("x_*", "model_reward", "human_reward", "cost"))
-        return TaskStream(
-            contexts=read.contexts,
-            rewards=read.rewards,
-            costs=read.costs,
-            link=read.link,
+        return read._replace(
             remark="made-up table",
             hidden=Population(np.full(n, 1 / n), tasks.expected_rewards, tasks.expected_costs[:, None, None]),
             confidence=tasks.made.confidence,
+            confidence_at=None,
             columns=tasks.made.columns,
         )

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr
 
 from deferkit.errors import expected
-from deferkit.types import is_number, is_whole, plain
-from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Truth, check_choices, option
+from deferkit.types import AT_LEAST_ONE, FLAG
+from deferkit.worlds.base import BaseWorld, Floats, Population, TaskStream, Truth, number_from, option
 
 REGIMES = ("complementary", "dominant", "random")
 LINKS = ("identity", "logistic")
 MAX_LISTED = 1_000_000  # contexts; where there are more, as many as SAMPLE are drawn to stand for all
 SAMPLE = 200_000
-MOST = 1e9  # of decay and noise
 CHUNK = 10_000  # contexts drawn at once
 STEEPNESS = 4.0  # logistic rewards have the coefficients 4·(θ − ½)
 
@@ -71,32 +70,19 @@ class Synthetic(BaseWorld):
     """
 
     regime: str = option("complementary", "How the deciders compare", choices=REGIMES, shown="{} regime")
-    horizon: int = option(50_000, "T, the number of tasks", shown="T = {:,}")
-    n_features: int = option(20, "d, the length of a context", flag="features", shown="d = {}")
-    most_ones: int = option(8, "How many features of a context can be on")
-    decay: float = option(0.3, "λ: a context with k features on comes in proportion to λ^k")
-    noise: float = option(0.1, "σ, the standard deviation of noise", shown="σ = {:g}")
-    n_experts: int = option(1, "Number of experts", flag="experts")
-    n_resources: int = option(1, "Number of resources, each with this budget", flag="resources")
+    horizon: int = option(50_000, "T, the number of tasks", valid=AT_LEAST_ONE, shown="T = {:,}")
+    n_features: int = option(20, "d, the length of a context", valid=AT_LEAST_ONE, flag="features", shown="d = {}")
+    most_ones: int = option(8, "How many features of a context can be on", valid=AT_LEAST_ONE)
+    decay: float = option(0.3, "λ: a context with k features on comes in proportion to λ^k", valid=number_from(1e-9))
+    noise: float = option(0.1, "σ, the standard deviation of noise", valid=number_from(0.0), shown="σ = {:g}")
+    n_experts: int = option(1, "Number of experts", valid=AT_LEAST_ONE, flag="experts")
+    n_resources: int = option(1, "Number of resources, each with this budget", valid=AT_LEAST_ONE, flag="resources")
     link: str = option("identity", "Link of the rewards", choices=LINKS, shown="{} link")
     """"logistic": rewards are 0 or 1, with probability 1/(1 + exp(−xᵀθ')) and θ' = 4·(θ − ½); costs stay linear."""
-    scaled: bool = option(False, "Divide θ and w by √most_ones, so that all means are in [0, 1]")
+    scaled: bool = option(False, "Divide θ and w by √most_ones, so that all means are in [0, 1]", valid=FLAG)
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        check_choices(self)
-        for name in ("horizon", "n_features", "most_ones", "n_experts", "n_resources"):
-            if not is_whole(getattr(self, name), 1):
-                raise expected(name, "Synthetic", "a whole number of at least 1", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
-        for name, least in (("decay", 1e-9), ("noise", 0.0)):
-            value = getattr(self, name)
-            if not (is_number(value) and least <= value <= MOST):
-                raise expected(name, "Synthetic", f"a number from {least:g} to {MOST:g}", value)
-            object.__setattr__(self, name, float(value))
-        if not isinstance(self.scaled, bool):
-            raise expected("scaled", "Synthetic", "True or False", self.scaled)
+        super().__post_init__()
         if self.regime == "complementary" and self.n_experts > 1:
             raise expected("n_experts", "Synthetic", "1 in the complementary regime", self.n_experts)
 

@@ -2,37 +2,24 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from deferkit.errors import InvalidArgument, expected
+from deferkit.errors import InvalidArgument
 from deferkit.learn.encode import Encoder
 from deferkit.tables.columns import ContextColumns
 from deferkit.tables.history import reviews_of
 from deferkit.tables.rows import Names, Rows, find_confidence, read_rows
 from deferkit.tables.sheet import Sheet, digest_of_table
-from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshuffled, check_choices, option
+from deferkit.types import Constraint
+from deferkit.worlds.base import BaseWorld, Floats, PastTasks, TaskStream, Unshuffled, option
 
 ORDERS = ("shuffled", "file")
 
 
-class Tasks(NamedTuple):
-    """The rows of a table in the file's order, ready to be streamed."""
-
-    contexts: Floats  # [n, d]
-    rewards: Floats  # [n, 2]
-    costs: Floats  # [n, 1, 1]
-    link: str
-    remark: str  # one remark per line
-    past: PastTasks | None
-    times: Floats | None  # [n] in order
-    confidence: Floats | None = None  # [n] of the model, if a column is that
-    confidence_at: int | None = None  # where it is in the contexts
-
-
 @functools.lru_cache(maxsize=1)  # all policies and trials of a run are on the same table
-def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> Tasks:
+def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str | None, str | None]) -> TaskStream:
     """Return the tasks of a file, by time if there is a column for it, and of one with past tasks.
 
     The digests are of what is in the two files: with other content they are read again.
@@ -41,8 +28,8 @@ def read_tasks(path: str, names: Names, after: str | None, _digests: tuple[str |
     return tasks_of(Sheet.from_file(path), names, past)
 
 
-def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
-    """Return the tasks that the cells of a table stand for, and past ones."""
+def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> TaskStream:
+    """Return the tasks that the cells of a table stand for in the order of the file, and past ones."""
     rows = read_rows(sheet, names, like=past)
     found = find_confidence(names, rows.contexts.numbers, past)
     x, old, elements = encode(rows.contexts, None if past is None else past.contexts)
@@ -58,7 +45,7 @@ def tasks_of(sheet: Sheet, names: Names, past: Rows | None = None) -> Tasks:
     remarks = [*rows.remarks, *([found.remark] if found.remark else []), *odd(x, rewards)]
     if past is not None:
         remarks += [reviews_of(past), *(said for said in past.remarks if said not in remarks)]
-    return Tasks(
+    return TaskStream(
         contexts=x,
         rewards=rewards,
         costs=costs[:, None, None],
@@ -109,6 +96,10 @@ def odd(x: Floats, rewards: Floats) -> list[str]:
     return remarks
 
 
+COLUMN = Constraint("a name of a column", lambda value: isinstance(value, str) and value != "")
+COLUMN_OR_NONE = Constraint("a name of a column or None", lambda value: value is None or COLUMN.holds(value))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table(BaseWorld):
     r"""A world over a CSV (also .csv.gz), Parquet or Excel (.xlsx) file, in a new order for each seed.
@@ -127,15 +118,17 @@ class Table(BaseWorld):
     """
 
     path: str
-    context: str = option("x_*", "Columns of the context: names or globs, with commas between")
-    model_reward: str = option("model_reward", "Column of the model's rewards")
-    human_reward: str = option("human_reward", "Column of the human's rewards")
-    cost: str = option("cost", "Column of the human's costs")
+    context: str = option("x_*", "Columns of the context: names or globs, with commas between", valid=COLUMN)
+    model_reward: str = option("model_reward", "Column of the model's rewards", valid=COLUMN)
+    human_reward: str = option("human_reward", "Column of the human's rewards", valid=COLUMN)
+    cost: str = option("cost", "Column of the human's costs", valid=COLUMN)
     order: str = option("shuffled", "Rows in a new order for each seed, or as they are in the file", choices=ORDERS)
-    time: str | None = option(None, "Column of dates or numbers that rows are sorted by")
+    time: str | None = option(None, "Column of dates or numbers that rows are sorted by", valid=COLUMN_OR_NONE)
     """They come in this order for every seed (`order` is "file")."""
     confidence: str | None = option(
-        None, "Column of the model's confidence in its own answer, or none; by default it is detected"
+        None,
+        "Column of the model's confidence in its own answer, or none; by default it is detected",
+        valid=COLUMN_OR_NONE,
     )
     digest: str | None = None
     """Of the file's content; filled in, and if it is given, the file must still have it."""
@@ -146,15 +139,7 @@ class Table(BaseWorld):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", str(self.path))
-        for name in ("context", "model_reward", "human_reward", "cost"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise expected(name, "Table", "a name of a column", getattr(self, name))
-        check_choices(self)
-        for name in ("time", "confidence"):
-            if getattr(self, name) is not None and (
-                not isinstance(getattr(self, name), str) or not getattr(self, name)
-            ):
-                raise expected(name, "Table", "a name of a column or None", getattr(self, name))
+        super().__post_init__()
         if self.time is not None:
             object.__setattr__(self, "order", "file")
         if self.after is not None:
@@ -166,7 +151,7 @@ class Table(BaseWorld):
             object.__setattr__(self, name, now)
         self._tasks()  # raises now if the file cannot be read
 
-    def _tasks(self) -> Tasks:
+    def _tasks(self) -> TaskStream:
         names = Names(self.context, self.model_reward, self.human_reward, self.cost, self.time, self.confidence)
         return read_tasks(self.path, names, self.after, (self.digest, self.after_digest))
 
@@ -174,21 +159,12 @@ class Table(BaseWorld):
         """Return the stream of this seed."""
         self.check_seed(seed)
         tasks = self._tasks()
-        given = TaskStream(
-            *tasks[:3],
-            link=tasks.link,
-            remark=tasks.remark,
-            past=tasks.past,
-            times=tasks.times,
-            confidence=tasks.confidence,
-            confidence_at=tasks.confidence_at,
-        )
         if self.order == "file":
-            return given
-        order = np.random.default_rng(seed).permutation(given.n_tasks)
+            return tasks
+        order = np.random.default_rng(seed).permutation(tasks.n_tasks)
         x, rewards, costs = (each[order] for each in tasks[:3])
         confidence = None if tasks.confidence is None else tasks.confidence[order]
-        return given._replace(
+        return tasks._replace(
             contexts=x,
             rewards=rewards,
             costs=costs,

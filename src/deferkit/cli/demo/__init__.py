@@ -1,28 +1,38 @@
 """`deferkit demo`: the real service with simulated tasks and reviewers, to look at for a minute."""
 
 import itertools
+import math
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.live import Live
 
 from deferkit.cli import INTERRUPTED
 from deferkit.cli.app import app, console
 from deferkit.cli.demo import views
 from deferkit.cli.demo.service_process import ServiceProcess
-from deferkit.cli.demo.simulation import CALL_S, DAY_S, HUMAN, OFFICE_S, WORLDS, SimulatedUsers, Simulation, schedule
+from deferkit.cli.demo.simulation import (
+    CALL_S,
+    DAY_S,
+    HUMAN,
+    OFFICE_S,
+    WORLDS,
+    SimulatedUsers,
+    Simulation,
+    Tasks,
+    schedule,
+)
 from deferkit.cli.demo.tasks import Comments
-from deferkit.cli.demo.views import View, next_steps
+from deferkit.cli.demo.views import ConsoleView, View, next_steps, watch
 from deferkit.client.client import Client
 from deferkit.errors import InvalidArgument, ServiceError
 from deferkit.types import MODEL
 
 FEEDING = 0.8  # the part of the time in which tasks come; the rest is for what still waits
-LOOK_S, LINE_S = 0.25, 3.0
 NOT_THERE = 404
 
 
@@ -83,32 +93,39 @@ def open_console(
     comments: Comments, *, reviewers: int, seed: int, seconds: float | None, store: str | None, key: str | None
 ) -> None:
     """Run the service with simulated comments, and keep its pages open."""
+    given = {"schedule": views.schedule, "late_s": views.LATE_S, "spare_seats": views.SEATS}
+    given |= {"reviewers": reviewers, "seconds": views.schedule(comments.n_tasks), "seed": seed}
+    with serve_users(comments, "comments", store, key, views.free_port(), **given) as (service, url, users):
+        views.introduce(url, users.client.policy, reviewers, keyed=key is not None)
+        if watch(service, ConsoleView(users), math.inf if seconds is None else seconds):
+            console.print("Stopped.")
+
+
+@contextmanager
+def serve_users(
+    tasks: Tasks, policy: str, store: str | None, key: str | None, port: int = 0, **given: Any
+) -> Iterator[tuple[ServiceProcess, str, SimulatedUsers[Tasks]]]:
+    """Run the service with simulated users within the block; yield the service, its URL and the users.
+
+    Args:
+        tasks: The tasks of a new policy.
+        policy: The name of the policy.
+        store: The store of the service; it is thrown away by default.
+        key: A key of the store, if it has keys.
+        port: The port of the service; 0 takes a free one.
+        given: Further arguments of `SimulatedUsers`.
+    """
     with ExitStack() as stack:
-        service, url = start_service(stack, store, views.free_port())
-        client = stack.enter_context(new_policy(url, key, "comments"))
-        client.create(**comments.settings())
-        users = SimulatedUsers(
-            comments,
-            client,
-            reviewers=reviewers,
-            seconds=views.schedule(comments.n_tasks),
-            seed=seed,
-            schedule=views.schedule,
-            late_s=views.LATE_S,
-            spare_seats=views.SEATS,
-        )
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
+        service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log", port))
+        with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
+            url = service.wait()
+        client = stack.enter_context(new_policy(url, key, policy))
+        client.create(**tasks.settings())
+        users = SimulatedUsers(tasks, client, **given)
         stack.callback(users.stop)
         users.start()
-        views.introduce(url, client.policy, reviewers, keyed=key is not None)
-        views.keep_open(service, client, users, seconds)
-
-
-def start_service(stack: ExitStack, store: str | None, port: int = 0) -> tuple[ServiceProcess, str]:
-    """Start the service for as long as the stack is open; return it and its URL."""
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deferkit-demo-")))
-    service = stack.enter_context(ServiceProcess(store or str(folder / "demo.db"), folder / "service.log", port))
-    with console.status("starting the service; on a new machine it compiles first, up to two minutes …"):
-        return service, service.wait()
+        yield service, url, users
 
 
 def play(
@@ -122,46 +139,37 @@ def play(
     days: int | None = None,
 ) -> None:
     """Play all tasks, and say what came of it."""
-    with ExitStack() as stack:
-        service, url = start_service(stack, store)
-        client = stack.enter_context(new_policy(url, key, "demo"))
-        client.create(**simulation.settings())
-        users = SimulatedUsers(
-            simulation,
-            client,
-            reviewers=reviewers,
-            seconds=FEEDING * seconds if days is None else OFFICE_S,
-            seed=seed,
-            schedule=None if days is None else schedule(simulation.n_tasks, days),
-        )
-        stack.callback(users.stop)
-        users.start()
+    given: dict[str, Any] = {"reviewers": reviewers, "seed": seed, "seconds": FEEDING * seconds}
+    if days is not None:
+        given |= {"seconds": OFFICE_S, "schedule": schedule(simulation.n_tasks, days)}
+    with serve_users(simulation, "demo", store, key, **given) as (service, url, users):
+        client = users.client
         view = View(users, url, reviewers)
         if not console.is_terminal:
-            console.print(f"{view.title}\n{view.about}", highlight=False, soft_wrap=True)
-        stopped = watch(service, client, users, view, seconds)
+            console.print(f"{view.title}\n{view.about}", soft_wrap=True)
+        stopped = watch(service, view, seconds)
         users.stop()
         if users.failure is not None and not stopped:
             raise users.failure
         took = time.monotonic() - users.began
         summary = client.summary()
         if stopped:
-            console.print(f"Stopped after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
+            console.print(f"Stopped after {users.decided:,} of {simulation.n_tasks:,} tasks.")
         elif not users.fed:
-            console.print(f"Time was up after {users.decided:,} of {simulation.n_tasks:,} tasks.", highlight=False)
-        console.print(view.result(summary, took), highlight=False)
+            console.print(f"Time was up after {users.decided:,} of {simulation.n_tasks:,} tasks.")
+        console.print(view.result(summary, took))
         asked = users.latest.get(HUMAN) or users.latest.get(MODEL)
         task = simulation.name_of(0) if asked is None else client.task_of(asked)
     console.print()
     for decision in users.latest.values():
-        console.print(decision.explain(), highlight=False)
+        console.print(decision.explain())
     from deferkit.serve.storage.open_store import redact_store  # noqa: PLC0415 - an extra
 
     console.print("\nwhat to try next", style="bold")
     limited = simulation.budget.total < float("inf") and days is None
     for command, what in next_steps(store and redact_store(store), client.policy, task, limited=limited):
-        console.print(f"  {command}", highlight=False, soft_wrap=True)
-        console.print(f"    {what}", style="bright_black", highlight=False)
+        console.print(f"  {command}", soft_wrap=True)
+        console.print(f"    {what}", style="bright_black")
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
@@ -179,29 +187,3 @@ def new_policy(url: str, key: str | None, name: str) -> Client:
             raise
         client.close()
     raise AssertionError
-
-
-def watch(
-    service: ServiceProcess, client: Client, users: SimulatedUsers[Simulation], view: View, seconds: float
-) -> bool:
-    """Show how it goes until all is done or time is up; return whether somebody has pressed Ctrl-C."""
-    end = users.began + seconds
-    told = 0.0
-    try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while time.monotonic() < end:
-                service.check()
-                if users.failure is not None:
-                    raise users.failure
-                summary = client.summary()
-                if console.is_terminal:
-                    live.update(view.live(summary), refresh=True)
-                elif time.monotonic() - told >= LINE_S:
-                    told = time.monotonic()
-                    console.print(view.line(summary), highlight=False, soft_wrap=True)
-                if users.is_done(summary.waiting + summary.claimed):
-                    return False
-                time.sleep(LOOK_S)
-    except KeyboardInterrupt:
-        return True
-    return False

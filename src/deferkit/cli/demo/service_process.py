@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 
 from deferkit.errors import DeferkitError
 
@@ -65,9 +64,7 @@ class ServiceProcess:
     def __enter__(self) -> "ServiceProcess":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM if self.listens else signal.SIGKILL)  # it has done nothing yet
         try:

@@ -63,7 +63,7 @@ REWARDS = {"synthetic": "right answers", "knapsack": "reward"}
 HUMAN = "human"
 
 
-class Simulation:
+class Simulation(DemoTasks):
     """The tasks of a world with a budget; what is known of a task when it comes, and what comes of it.
 
     >>> simulation = Simulation("synthetic", tasks=100, budget="10%", seed=0)
@@ -73,6 +73,7 @@ class Simulation:
     17
     """
 
+    kind = "task"
     rewards_by_rule = False
 
     def __init__(self, world: str, *, tasks: int, budget: str, seed: int, days: int | None = None) -> None:
@@ -108,14 +109,6 @@ class Simulation:
             "lease_s": 60,
         }
 
-    def name_of(self, place: int) -> str:
-        """Return the id of a task."""
-        return f"task-{place:05d}"
-
-    def place_of(self, name: str) -> int:
-        """Return the place of the task with an id."""
-        return int(name.removeprefix("task-"))
-
     def context(self, place: int) -> list[float]:
         """Return the context of a task on its arrival."""
         if self._follower is None:
@@ -140,10 +133,6 @@ class Simulation:
     def reward(self, place: int, decider: str) -> float:
         """Return the reward of a decider on a task."""
         return float(self.stream.rewards[place, int(decider != MODEL)])
-
-    def cost(self, place: int) -> float:
-        """Return the cost of asking about a task."""
-        return float(self.costs[place])
 
     def record_review(self, place: int) -> None:
         """Record that a person has answered: how people did so far is part of the next context."""

@@ -2,7 +2,8 @@
 
 import math
 import random
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,7 +95,66 @@ class Comment(NamedTuple):
     topic: str
 
 
-class Comments:
+class DemoTasks(ABC):
+    """Simulated tasks under a budget: what is known of each when it comes, and what comes of it.
+
+    Tasks are told apart by their place in the stream, which counts from 0.
+    """
+
+    kind: str
+    """The word that ids of tasks begin with."""
+    n_tasks: int
+    budget: Budget
+    costs: Floats
+    """The cost of a person's answer, by place."""
+    rewards_by_rule: bool
+    """Whether the policy makes rewards of answers, so that nobody reports any for a task that a person answers."""
+
+    def name_of(self, place: int) -> str:
+        """Return the id of a task."""
+        return f"{self.kind}-{place:05d}"
+
+    def place_of(self, name: str) -> int:
+        """Return the place of the task with an id."""
+        return int(name.removeprefix(f"{self.kind}-"))
+
+    def cost(self, place: int) -> float:
+        """Return the cost of asking about a task."""
+        return float(self.costs[place])
+
+    def record_review(self, place: int) -> None:  # noqa: B027 - few have something to record
+        """Record that a person has answered; by default that is no part of a context."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the policy."""
+
+    @abstractmethod
+    def context(self, place: int) -> Any:
+        """Return the context of a task on its arrival."""
+
+    @abstractmethod
+    def payload(self, place: int) -> Any:
+        """Return the payload of a task for reviewers."""
+
+    @abstractmethod
+    def model_answer(self, place: int) -> Any:
+        """Return the answer of the model."""
+
+    @abstractmethod
+    def answer(self, place: int, reviewer: str) -> Any:
+        """Return the answer of a reviewer."""
+
+    @abstractmethod
+    def reward(self, place: int, decider: str) -> float:
+        """Return the reward of a decider on a task."""
+
+    @abstractmethod
+    def gain(self, place: int) -> float:
+        """Return the expected gain over the model from asking about a task."""
+
+
+class Comments(DemoTasks):
     """Comments to be moderated, under a budget of minutes.
 
     Args:
@@ -107,6 +167,7 @@ class Comments:
     (50, True)
     """
 
+    kind = "comment"
     rewards_by_rule = True
 
     def __init__(self, *, tasks: int, budget: str, seed: int) -> None:
@@ -167,14 +228,6 @@ class Comments:
             },
         }
 
-    def name_of(self, place: int) -> str:
-        """Return the id of a task."""
-        return f"comment-{place:05d}"
-
-    def place_of(self, name: str) -> int:
-        """Return the place of the task with an id."""
-        return int(name.removeprefix("comment-"))
-
     def context(self, place: int) -> dict[str, float | str]:
         """Return the context of a comment on its arrival."""
         return self.comment(place).context
@@ -199,13 +252,6 @@ class Comments:
         comment = self.comment(place)
         return float(comment.model_answer == comment.label) if decider == MODEL else PERSON_IS_RIGHT
 
-    def cost(self, place: int) -> float:
-        """Return the minutes that reading a comment takes."""
-        return float(self.costs[place])
-
-    def record_review(self, place: int) -> None:
-        """Do nothing: what people did is no part of a context."""
-
     def gain(self, place: int) -> float:
         """Return the expected gain over the model from asking about a comment."""
         return PERSON_IS_RIGHT - MODEL_IS_RIGHT[self.comment(place).tricky]
@@ -214,50 +260,3 @@ class Comments:
 def others(label: str) -> list[str]:
     """Return the labels that would be wrong."""
     return [each for each in LABELS if each != label]
-
-
-class DemoTasks(Protocol):
-    """Simulated tasks under a budget: what is known of each when it comes, and what comes of it.
-
-    Tasks are told apart by their place in the stream, which counts from 0.
-    """
-
-    n_tasks: int
-    budget: Budget
-    costs: Floats
-    """What a person's answer costs, by place."""
-    rewards_by_rule: bool
-    """Whether the policy makes rewards of answers, so that nobody reports any for a task that a person answers."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the policy."""
-
-    def name_of(self, place: int) -> str:
-        """Return the id of a task."""
-
-    def place_of(self, name: str) -> int:
-        """Return the place of the task with an id."""
-
-    def context(self, place: int) -> Any:
-        """Return the context of a task on its arrival."""
-
-    def payload(self, place: int) -> Any:
-        """Return the payload of a task for reviewers."""
-
-    def model_answer(self, place: int) -> Any:
-        """Return the answer of the model."""
-
-    def answer(self, place: int, reviewer: str) -> Any:
-        """Return the answer of a reviewer."""
-
-    def reward(self, place: int, decider: str) -> float:
-        """Return the reward of a decider on a task."""
-
-    def cost(self, place: int) -> float:
-        """Return the cost of asking about a task."""
-
-    def record_review(self, place: int) -> None:
-        """Record that a person has answered."""
-
-    def gain(self, place: int) -> float:
-        """Return the expected gain over the model from asking about a task."""

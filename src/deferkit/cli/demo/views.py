@@ -13,7 +13,6 @@ from deferkit.cli.app import console
 from deferkit.cli.demo.service_process import ServiceProcess
 from deferkit.cli.demo.simulation import SimulatedUsers, Simulation
 from deferkit.cli.demo.tasks import Comments
-from deferkit.client.client import Client
 from deferkit.client.summary import PolicySummary
 from deferkit.types import MODEL, Decision
 
@@ -25,6 +24,9 @@ EARLY = 0.05  # of the tasks: before it a share of what is possible says nothing
 
 class View:
     """Turns what the service and the users say into something to read."""
+
+    look_s, line_s = 0.25, 3.0  # between two looks, and between two lines where there is no terminal
+    stays_open = False
 
     def __init__(self, users: SimulatedUsers[Simulation], url: str, reviewers: int) -> None:
         self.users = users
@@ -189,7 +191,6 @@ TASKS, BUDGET = 20_000, "20%"
 FIRST, FIRST_A_SECOND, A_SECOND = 300, 20, 4  # tasks that come quickly, so that there is something to see; then
 SEATS = 5  # that simulated reviewers leave
 LATE_S = (0.5, 4.0)
-LOOK_S, LINE_S = 0.5, 10.0
 
 
 def schedule(place: int) -> float:
@@ -217,40 +218,57 @@ def introduce(url: str, policy: str, reviewers: int, *, keyed: bool) -> None:
     console.print(
         "[bold]The console is open.[/] Comments are moderated: a model decides, people read what it doubts.\n"
     )
-    console.print(f"  review a comment  {url}/review/{policy}", highlight=False, soft_wrap=True)
-    console.print(f"  the dashboard     {url}/console", highlight=False, soft_wrap=True)
+    console.print(f"  review a comment  {url}/review/{policy}", soft_wrap=True)
+    console.print(f"  the dashboard     {url}/console", soft_wrap=True)
     if keyed:
         console.print("\nLog in with the key that you gave, and any name.")
-    console.print(
-        f"\n{reviewers} simulated people review as well and leave {SEATS} tasks for you. Ctrl-C stops it.",
-        highlight=False,
-    )
+    console.print(f"\n{reviewers} simulated people review as well and leave {SEATS} tasks for you. Ctrl-C stops it.")
 
 
-def keep_open(service: ServiceProcess, client: Client, users: SimulatedUsers[Comments], seconds: float | None) -> None:
-    """Show how it goes until Ctrl-C, or until the time is up."""
-    end = float("inf") if seconds is None else users.began + seconds
-    told = time.monotonic()
+class ConsoleView:
+    """Progress of the demo in one line, beside the pages in the browser."""
+
+    look_s, line_s = 0.5, 10.0
+    stays_open = True
+
+    def __init__(self, users: SimulatedUsers[Comments]) -> None:
+        self.users = users
+
+    def live(self, summary: PolicySummary) -> RenderableType:
+        """Return the live view."""
+        return Text(self.line(summary), style="bright_black")
+
+    def line(self, summary: PolicySummary) -> str:
+        """Return the same without colours."""
+        return (
+            f"{summary.decisions:,} comments, {100 * summary.deferral_rate:.0f} % deferred, {money(summary, 'minute')};"
+            f" {queue(summary)}; simulated people have answered {self.users.reviewed:,}"
+        )
+
+
+def watch(service: ServiceProcess, view: View | ConsoleView, seconds: float) -> bool:
+    """Show progress until all is done or time is up; return whether somebody has pressed Ctrl-C.
+
+    A view that stays open goes on when all is done.
+    """
+    users = view.users
+    end = users.began + seconds
+    told = time.monotonic() if view.stays_open else 0.0
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             while time.monotonic() < end:
                 service.check()
                 if users.failure is not None:
                     raise users.failure
-                text = line(client.summary(), users)
+                summary = users.client.summary()
                 if console.is_terminal:
-                    live.update(Text(text, style="bright_black"), refresh=True)
-                elif time.monotonic() - told >= LINE_S:
+                    live.update(view.live(summary), refresh=True)
+                elif time.monotonic() - told >= view.line_s:
                     told = time.monotonic()
-                    console.print(text, highlight=False, soft_wrap=True)
-                time.sleep(LOOK_S)
+                    console.print(view.line(summary), soft_wrap=True)
+                if not view.stays_open and users.is_done(summary.waiting + summary.claimed):
+                    return False
+                time.sleep(view.look_s)
     except KeyboardInterrupt:
-        console.print("Stopped.")
-
-
-def line(summary: PolicySummary, users: SimulatedUsers[Comments]) -> str:
-    """Return the progress of the demo in one line."""
-    return (
-        f"{summary.decisions:,} comments, {100 * summary.deferral_rate:.0f} % deferred, {money(summary, 'minute')};"
-        f" {queue(summary)}; simulated people have answered {users.reviewed:,}"
-    )
+        return True
+    return False

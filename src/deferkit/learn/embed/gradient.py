@@ -6,22 +6,20 @@ layer is fitted to: the coefficients are (1, 0), the inverse precision is diag(0
 for every other learner. Both change when the network is retrained, not in between.
 """
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import expected
 from deferkit.extras import needs
 from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
-from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, next_in
+from deferkit.learn.embed.neural import NETWORK, NeuralEmbedding, Schedule, as_schedule, next_in
 from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
-from deferkit.types import is_number, is_whole, plain
+from deferkit.types import FINITE_ABOVE_0, check_fields
 
 COEFFICIENTS = np.array([1.0, 0.0])
 INVERSE = np.diag([0.0, 1.0])
@@ -61,17 +59,8 @@ class GradientEmbedding:
     discount: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
+        check_fields(self, NETWORK | {"ridge": FINITE_ABOVE_0})
         object.__setattr__(self, "every", as_schedule(self.every, "GradientEmbedding"))
-        for name in ("hidden", "batch"):
-            if not is_whole(getattr(self, name), 1):
-                raise expected(name, "GradientEmbedding", "a whole number of at least 1", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
-        if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
-            raise expected("learning_rate", "GradientEmbedding", "a number above 0", self.learning_rate)
-        if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
-            raise expected("ridge", "GradientEmbedding", "a finite number above 0", self.ridge)
 
     @property
     def network(self) -> NeuralEmbedding:

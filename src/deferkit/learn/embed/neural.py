@@ -9,9 +9,30 @@ from typing import Any, ClassVar
 from deferkit.errors import expected
 from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
-from deferkit.types import is_number, is_whole, plain
+from deferkit.types import AT_LEAST_ONE, FLAG, Constraint, check_fields, is_whole, number
 
 Schedule = int | Sequence[tuple[int, int]]
+
+MEMORY = {
+    "memory": AT_LEAST_ONE.or_none,
+    "discount": number("a number from 0 to 1", lambda value: 0 <= value <= 1),
+}
+"""The constraints of what an embedding remembers."""
+NETWORK = {
+    "hidden": AT_LEAST_ONE,
+    "batch": AT_LEAST_ONE,
+    "learning_rate": number("a number above 0", lambda value: 0 < value < math.inf),
+}
+"""The constraints of a network and its training."""
+CONSTRAINTS = {
+    **NETWORK,
+    **MEMORY,
+    "networks": Constraint("3, 2 or 1", lambda value: is_whole(value, 1) and value <= 3),
+    "skip": FLAG,
+    "module": Constraint(
+        "a function from n_features to a torch Module", lambda value: value is None or callable(value)
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +78,8 @@ class NeuralEmbedding:
     module: Callable[[int], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
+        check_fields(self, CONSTRAINTS)
         object.__setattr__(self, "every", as_schedule(self.every))
-        for name in ("hidden", "batch"):
-            if not is_whole(getattr(self, name), 1):
-                raise expected(name, "NeuralEmbedding", "a whole number of at least 1", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
-        if not is_whole(self.networks, 1) or self.networks > 3:
-            raise expected("networks", "NeuralEmbedding", "3, 2 or 1", self.networks)
-        if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
-            raise expected("learning_rate", "NeuralEmbedding", "a number above 0", self.learning_rate)
-        check_memory(self.memory, self.discount, "NeuralEmbedding")
-        if not isinstance(self.skip, bool):
-            raise expected("skip", "NeuralEmbedding", "True or False", self.skip)
-        if self.module is not None and not callable(self.module):
-            raise expected("module", "NeuralEmbedding", "a function from n_features to a torch Module", self.module)
 
     def width(self, shape: Shape) -> int:
         """Return the length of a view."""
@@ -134,11 +141,3 @@ def next_in(every: Schedule, seen: int) -> int:
         if end is None or time < end:
             return time
     raise AssertionError("the last phase has no end")
-
-
-def check_memory(memory: object, discount: object, owner: str) -> None:
-    """Raise unless the memory is None or a number of tasks, and the discount a factor from 0 to 1."""
-    if memory is not None and not is_whole(memory, 1):
-        raise expected("memory", owner, "None or a whole number of at least 1", memory)
-    if not is_number(discount) or not 0 <= discount <= 1:  # type: ignore[operator]
-        raise expected("discount", owner, "a number from 0 to 1", discount)

@@ -7,9 +7,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.errors import InvalidArgument, expected
+from deferkit.errors import InvalidArgument
 from deferkit.learn import core
-from deferkit.types import is_number, is_whole
+from deferkit.types import at_least, number
 
 Floats = NDArray[np.float64]
 
@@ -27,13 +27,10 @@ class Parameter(NamedTuple):
 
     def check(self, value: object) -> float:
         """Return a valid value, or raise `InvalidArgument`."""
-        if self.whole:
-            if not is_whole(value, int(self.least)):
-                raise expected(self.name, "Pacing", f"a whole number of at least {self.least:g}", value)
-            return int(value)  # type: ignore[call-overload]
-        if not (is_number(value) and self.least < value < math.inf):  # type: ignore[operator]
-            raise expected(self.name, "Pacing", f"a number above {self.least:g}", value)
-        return value  # type: ignore[return-value]
+        above = number(f"a number above {self.least:g}", lambda each: self.least < each < math.inf)
+        valid = at_least(int(self.least)) if self.whole else above
+        checked: float = valid.check(self.name, "Pacing", value)
+        return checked
 
 
 class Budgets(NamedTuple):

@@ -24,23 +24,15 @@ from deferkit.serve.http.auth import (
     now_micros,
     set_cookie,
 )
-from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, route_options
+from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, line_of, route_options
 
 MAX_KEYS = 1000  # of a tenant that are neither revoked nor expired: all are read once a second
 
 
 def key_line(row: KeyRow) -> KeyLine:
     """Return the public fields of a key."""
-    return KeyLine(
-        id=row.id,
-        scopes=row.scopes.split(),
-        name=row.name,
-        created=row.created / MICRO,
-        expires=seconds(row.expires),
-        revoked=seconds(row.revoked),
-        last_used=seconds(row.last_used),
-        reviewer=row.reviewer,
-    )
+    times = {name: seconds(getattr(row, name)) for name in ("created", "expires", "revoked", "last_used")}
+    return line_of(KeyLine, row, scopes=row.scopes.split(), **times)
 
 
 def seconds(micros: int | None) -> float | None:
@@ -92,11 +84,7 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         return row
 
     await write_key(request, caller.tenant, add)
-    line = key_line(row)
-    reply = NewKeyReply(
-        key=key, id=line.id, scopes=line.scopes, name=line.name, created=line.created, expires=line.expires
-    )
-    return json_response(reply, NewKeyReply, 201)
+    return json_response(line_of(NewKeyReply, key_line(row), key=key), NewKeyReply, 201)
 
 
 @get("/v1/keys", opt=route_options("keys", "admin"))

@@ -1,8 +1,9 @@
 """Health, readiness and metrics endpoints."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 from litestar import Response, get
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from deferkit.serve.api.common import Health, Index, Reply
-from deferkit.serve.api.reports import SummaryReply
 from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import unavailable
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
@@ -30,36 +31,89 @@ from deferkit.serve.reports.summary import summary_of
 from deferkit.version import __version__
 
 
-def period_metrics(summaries: Mapping[str, SummaryReply]) -> Iterator[Metric]:
-    """Yield the metrics of policies, given their summaries by name."""
-    labels = ["policy", "resource"]
-    end = GaugeMetricFamily(
-        "deferkit_period_end_seconds",
-        "Time of the next renewal or the end of a budget, seconds since 1970",
-        labels=labels,
-    )
-    runs_out = GaugeMetricFamily(
-        "deferkit_runs_out_seconds",
+class PolicyMetric(NamedTuple):
+    """A metric of each policy."""
+
+    family: type[GaugeMetricFamily | CounterMetricFamily]
+    what: str
+    labels: tuple[str, ...] = ()  # beside the policy
+
+
+GAUGE, COUNTER = GaugeMetricFamily, CounterMetricFamily
+POLICY_METRICS = {
+    "deferkit_budget": PolicyMetric(GAUGE, "Budget or its period in units", ("resource", "part")),
+    "deferkit_price": PolicyMetric(
+        GAUGE, "Price: reward per unit of budget at which a task is deferred", ("resource",)
+    ),
+    "deferkit_decisions": PolicyMetric(COUNTER, "Decisions", ("route",)),
+    "deferkit_outcomes": PolicyMetric(COUNTER, "Outcomes"),
+    "deferkit_late_outcomes": PolicyMetric(COUNTER, "Outcomes that were booked but not learned"),
+    "deferkit_expected_gain": PolicyMetric(GAUGE, "Expected reward above the model's"),
+    "deferkit_parked": PolicyMetric(GAUGE, "Outcomes that wait for a decision"),
+    "deferkit_parked_dropped": PolicyMetric(COUNTER, "Parked outcomes dropped"),
+    "deferkit_parked_costs_dropped": PolicyMetric(COUNTER, "Parked costs of tasks that the model decided"),
+    "deferkit_unconfirmed_costs": PolicyMetric(GAUGE, "Reported costs that wait to be confirmed"),
+    "deferkit_clipped_features": PolicyMetric(COUNTER, "Features clipped as outliers"),
+    "deferkit_review_queue": PolicyMetric(GAUGE, "Seats for reviewers", ("state",)),
+    "deferkit_review_oldest_seconds": PolicyMetric(GAUGE, "Age of the oldest review"),
+    "deferkit_drifts": PolicyMetric(COUNTER, "Drifts detected in a reward or cost", ("target",)),
+    "deferkit_webhook_deliveries": PolicyMetric(COUNTER, "Attempts to deliver events", ("state",)),
+    "deferkit_webhook_oldest_seconds": PolicyMetric(GAUGE, "Age of the oldest event that is not delivered"),
+    "deferkit_period_end_seconds": PolicyMetric(
+        GAUGE, "Time of the next renewal or the end of a budget, seconds since 1970", ("resource",)
+    ),
+    "deferkit_runs_out_seconds": PolicyMetric(
+        GAUGE,
         "Forecast exhaustion time of a budget, seconds since 1970; infinite if not before its end",
-        labels=labels,
-    )
-    pace = GaugeMetricFamily(
-        "deferkit_pace", "Spent share of a budget divided by the decided share of its tasks", labels=labels
-    )
-    holds = CounterMetricFamily(
-        "deferkit_holds", "Holds extended, reviews stopped, costs beyond holds", labels=["policy", "what"]
-    )
-    for name, summary in summaries.items():
-        for what, n in (("extended", summary.extended), ("stopped", summary.stopped), ("beyond", summary.overruns)):
-            holds.add_metric([name, what], n)
-        for resource, state in summary.budget.items():
-            if (current := state.period) is None:
-                continue
-            end.add_metric([name, resource], current.end)
-            runs_out.add_metric([name, resource], float("inf") if current.runs_out_at is None else current.runs_out_at)
-            if current.pace is not None:
-                pace.add_metric([name, resource], current.pace)
-    yield from (end, runs_out, pace, holds)
+        ("resource",),
+    ),
+    "deferkit_pace": PolicyMetric(
+        GAUGE, "Spent share of a budget divided by the decided share of its tasks", ("resource",)
+    ),
+    "deferkit_holds": PolicyMetric(COUNTER, "Holds extended, reviews stopped, costs beyond holds", ("what",)),
+}
+
+
+def policy_values(engine: Engine, owned: OwnedPolicy) -> Iterator[tuple[str, list[str], float]]:
+    """Yield the values of a policy: the metric, its labels beside the policy, and the number."""
+    now = owned.time(engine.clock.now())
+    summary = summary_of(owned, engine.store.queue(owned.id), now)
+    for resource, account in owned.policy.books_at(now).current().items():
+        for part in ("total", "reserved", "posted", "suspense"):
+            value = getattr(account, part)
+            yield "deferkit_budget", [resource, part], math.inf if value is None else value / MICRO
+        prices = summary.price if isinstance(summary.price, dict) else {resource: summary.price}
+        yield "deferkit_price", [resource], prices[resource]
+    for route, n in summary.routes.items():
+        yield "deferkit_decisions", [route], n
+    yield "deferkit_outcomes", [], summary.outcomes
+    yield "deferkit_late_outcomes", [], summary.late
+    yield "deferkit_expected_gain", [], summary.expected_gain
+    yield "deferkit_parked", [], summary.parked
+    yield "deferkit_parked_dropped", [], owned.dropped_parked
+    yield "deferkit_parked_costs_dropped", [], owned.dropped_costs
+    yield "deferkit_unconfirmed_costs", [], summary.unconfirmed_costs
+    yield "deferkit_clipped_features", [], summary.clipped_features
+    yield "deferkit_review_queue", ["waiting"], summary.queue.waiting
+    yield "deferkit_review_queue", ["claimed"], summary.queue.claimed
+    yield "deferkit_review_oldest_seconds", [], summary.queue.oldest_s or 0.0
+    for state in (DELIVERED, FAILED, DEAD):
+        yield "deferkit_webhook_deliveries", [state], engine.webhooks.attempts[owned.id, state]
+    oldest = engine.webhooks.store.oldest(owned.id)
+    since = 0.0 if oldest is None else max(0, owned.time(engine.clock.now()) - oldest) / MICRO
+    yield "deferkit_webhook_oldest_seconds", [], since
+    found = {drift.target: drift.times for drift in summary.drifted}
+    for target in summary.samples:
+        yield "deferkit_drifts", [target], found.get(target, 0)
+    for what, n in (("extended", summary.extended), ("stopped", summary.stopped), ("beyond", summary.overruns)):
+        yield "deferkit_holds", [what], n
+    for resource, budget in summary.budget.items():
+        if (period := budget.period) is not None:
+            yield "deferkit_period_end_seconds", [resource], period.end
+            runs_out = math.inf if period.runs_out_at is None else period.runs_out_at
+            yield "deferkit_runs_out_seconds", [resource], runs_out
+            if period.pace is not None:
+                yield "deferkit_pace", [resource], period.pace
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # Litestar adds the charset
@@ -103,95 +157,15 @@ class ServiceMetrics(Collector):
         yield GaugeMetricFamily("deferkit_failing", "1: the last commit failed", value=engine.failing is not None)
 
     def _policies(self) -> Iterator[Metric]:
-        engine = self.engine
-        names = ("total", "reserved", "posted", "suspense")
-        summaries: dict[str, SummaryReply] = {}
-        budget = GaugeMetricFamily(
-            "deferkit_budget", "Budget or its period in units", labels=["policy", "resource", "part"]
-        )
-        price = GaugeMetricFamily(
-            "deferkit_price",
-            "Price: reward per unit of budget at which a task is deferred",
-            labels=["policy", "resource"],
-        )
-        decisions = CounterMetricFamily("deferkit_decisions", "Decisions", labels=["policy", "route"])
-        outcomes = CounterMetricFamily("deferkit_outcomes", "Outcomes", labels=["policy"])
-        late = CounterMetricFamily(
-            "deferkit_late_outcomes", "Outcomes that were booked but not learned", labels=["policy"]
-        )
-        gain = GaugeMetricFamily("deferkit_expected_gain", "Expected reward above the model's", labels=["policy"])
-        parked = GaugeMetricFamily("deferkit_parked", "Outcomes that wait for a decision", labels=["policy"])
-        forgotten = CounterMetricFamily("deferkit_parked_dropped", "Parked outcomes dropped", labels=["policy"])
-        dropped_costs = CounterMetricFamily(
-            "deferkit_parked_costs_dropped", "Parked costs of tasks that the model decided", labels=["policy"]
-        )
-        unconfirmed = GaugeMetricFamily(
-            "deferkit_unconfirmed_costs", "Reported costs that wait to be confirmed", labels=["policy"]
-        )
-        clipped = CounterMetricFamily("deferkit_clipped_features", "Features clipped as outliers", labels=["policy"])
-        queue = GaugeMetricFamily("deferkit_review_queue", "Seats for reviewers", labels=["policy", "state"])
-        age = GaugeMetricFamily("deferkit_review_oldest_seconds", "Age of the oldest review", labels=["policy"])
-        drifts = CounterMetricFamily(
-            "deferkit_drifts", "Drifts detected in a reward or cost", labels=["policy", "target"]
-        )
-        deliveries = CounterMetricFamily(
-            "deferkit_webhook_deliveries", "Attempts to deliver events", labels=["policy", "state"]
-        )
-        undelivered = GaugeMetricFamily(
-            "deferkit_webhook_oldest_seconds", "Age of the oldest event that is not delivered", labels=["policy"]
-        )
-        for (tenant, name), owned in list(engine.owned.items()):
-            if tenant != self.tenant:
-                continue
-            now = owned.time(engine.clock.now())
-            summary = summary_of(owned, engine.store.queue(owned.id), now)
-            for resource, account in owned.policy.books_at(now).current().items():
-                for part in names:
-                    value = getattr(account, part)
-                    budget.add_metric([name, resource, part], float("inf") if value is None else value / MICRO)
-                prices = summary.price if isinstance(summary.price, dict) else {resource: summary.price}
-                price.add_metric([name, resource], prices[resource])
-            summaries[name] = summary
-            for route, n in summary.routes.items():
-                decisions.add_metric([name, route], n)
-            outcomes.add_metric([name], summary.outcomes)
-            late.add_metric([name], summary.late)
-            gain.add_metric([name], summary.expected_gain)
-            parked.add_metric([name], summary.parked)
-            forgotten.add_metric([name], owned.dropped_parked)
-            dropped_costs.add_metric([name], owned.dropped_costs)
-            unconfirmed.add_metric([name], summary.unconfirmed_costs)
-            clipped.add_metric([name], summary.clipped_features)
-            queue.add_metric([name, "waiting"], summary.queue.waiting)
-            queue.add_metric([name, "claimed"], summary.queue.claimed)
-            age.add_metric([name], summary.queue.oldest_s or 0.0)
-            for state in (DELIVERED, FAILED, DEAD):
-                deliveries.add_metric([name, state], engine.webhooks.attempts[owned.id, state])
-            oldest = engine.webhooks.store.oldest(owned.id)
-            since = 0.0 if oldest is None else max(0, owned.time(engine.clock.now()) - oldest) / MICRO
-            undelivered.add_metric([name], since)
-            found = {drift.target: drift.times for drift in summary.drifted}
-            for target in summary.samples:
-                drifts.add_metric([name, target], found.get(target, 0))
-        yield from (
-            budget,
-            price,
-            decisions,
-            outcomes,
-            late,
-            gain,
-            parked,
-            forgotten,
-            dropped_costs,
-            unconfirmed,
-            clipped,
-            queue,
-            age,
-            drifts,
-            deliveries,
-            undelivered,
-        )
-        yield from period_metrics(summaries)
+        families = {
+            name: metric.family(name, metric.what, labels=["policy", *metric.labels])
+            for name, metric in POLICY_METRICS.items()
+        }
+        for (tenant, policy), owned in list(self.engine.owned.items()):
+            if tenant == self.tenant:
+                for name, labels, value in policy_values(self.engine, owned):
+                    families[name].add_metric([policy, *labels], value)
+        yield from families.values()
 
 
 def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> str:

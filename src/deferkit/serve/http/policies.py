@@ -1,6 +1,7 @@
 """Routes of policies: creating, changing and deleting them, and the dashboard."""
 
 import asyncio
+import functools
 from typing import Any, cast
 
 import msgspec
@@ -34,7 +35,7 @@ from deferkit.serve.api.reports import (
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.api_keys import SCOPES
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import Problem, unknown
+from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicyChange, PolicySpec
 from deferkit.serve.engine.commands.policy import ChangeBudget, ChangePolicy, delete_policy, delete_tenant
@@ -44,16 +45,20 @@ from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.forwarding import ask_owner
 from deferkit.serve.http.route_support import (
     AnyRequest,
+    ask_policy,
     caller_of,
     engine_of,
     forward_to_owner,
     json_response,
+    post_to_policy,
     raw_response,
+    read_policy_row,
     route_options,
+    run_at_owner,
+    spec_of,
     submit_command,
 )
 from deferkit.serve.reports.budgets import tasks_left
-from deferkit.serve.reports.history import LogFold
 from deferkit.serve.reports.series import Histories
 from deferkit.serve.reports.standing import standing_of, unreachable
 from deferkit.serve.reports.summary import estimates_of, reviewers_of, summary_of
@@ -84,9 +89,7 @@ async def list_policies(request: AnyRequest, after: After = "", limit: Limit = 1
 @get("/v1/policies/{name:str}", opt=route_options("policies", *SCOPES))
 async def read_policy(request: AnyRequest, name: PolicyName) -> Response[PolicySpec]:
     """Read the settings of a policy. The state of its budget is in the summary."""
-    row = await asyncio.to_thread(engine_of(request).store.policy, caller_of(request).tenant, name)
-    if row is None:
-        raise unknown("policy", name)
+    row = await read_policy_row(request, name, lambda _, row: row)
     return json_response(msgspec.Raw(row.spec.encode()), PolicySpec)
 
 
@@ -103,69 +106,41 @@ async def change_policy(request: AnyRequest, name: PolicyName, data: JSONBody[Po
 async def read_summary(request: AnyRequest, name: PolicyName) -> Response[SummaryReply]:
     """Read the summary of a policy: budget, price, deferral rate, expected gain, queue."""
     engine = engine_of(request)
-    try:
-        owned = await engine.holding((caller_of(request).tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, SummaryReply)
-    queue = await asyncio.to_thread(engine.store.queue, owned.id)
-    return json_response(
-        summary_of(owned, queue, owned.time(engine.clock.now()), owned.learner_summary()), SummaryReply
-    )
+
+    async def read_reply(owned: OwnedPolicy) -> SummaryReply:
+        queue = await asyncio.to_thread(engine.store.queue, owned.id)
+        return summary_of(owned, queue, owned.time(engine.clock.now()), owned.learner_summary())
+
+    return await ask_policy(request, name, read_reply, SummaryReply)
 
 
-@post(
-    "/v1/policies/{name:str}/budget",
-    status_code=200,
-    opt=route_options("policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60}),
-)
+@post_to_policy("budget", "policies", "admin", problems=(409,), example={"id": "top-up-1", "add": 60})
 async def change_budget(request: AnyRequest, name: PolicyName, data: JSONBody[BudgetBody]) -> Response[BudgetReply]:
     """Increase or reduce a budget, once for each id; never below the reserved and posted amounts."""
     return await submit_command(request, name, ChangeBudget(data), BudgetReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reset",
-    status_code=200,
-    opt=route_options("policies", "admin", problems=(409,), example={"id": "reset-1"}),
-)
+@post_to_policy("reset", "policies", "admin", problems=(409,), example={"id": "reset-1"})
 async def reset_learner(request: AnyRequest, name: PolicyName, data: JSONBody[ResetBody]) -> Response[ResetReply]:
     """Reset the learner of a policy, once for each id; accounts, log and open tasks are kept."""
     return await submit_command(request, name, ResetLearner(data), ResetReply)
 
 
-@post(
-    "/v1/policies/{name:str}/forget",
-    status_code=200,
-    opt=route_options("policies", "admin", example={"task": "mail-1"}),
-)
+@post_to_policy("forget", "policies", "admin", example={"task": "mail-1"})
 async def forget(request: AnyRequest, name: PolicyName, data: JSONBody[ForgetBody]) -> Response[ForgetReply]:
     """Remove the outcome of a task from the estimates: the policy is rebuilt from its log without it."""
-    try:
-        reply = await forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, ForgetReply)
-    return raw_response(reply, ForgetReply)
+    forgotten = forget_task(engine_of(request), (caller_of(request).tenant, name), data.task)
+    return await run_at_owner(request, forgotten, ForgetReply)
 
 
-@post(
-    "/v1/policies/{name:str}/upgrade",
-    status_code=200,
-    opt=route_options("policies", "admin", problems=(409,), example={"defaults": "2026.12"}),
-)
+@post_to_policy("upgrade", "policies", "admin", problems=(409,), example={"defaults": "2026.12"})
 async def upgrade(request: AnyRequest, name: PolicyName, data: JSONBody[UpgradeBody]) -> Response[PolicySpec]:
     """Upgrade a policy to another default rule: it is rebuilt from its log."""
-    try:
-        reply = await upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, PolicySpec)
-    return raw_response(reply, PolicySpec)
+    upgraded = upgrade_policy(engine_of(request), (caller_of(request).tenant, name), data)
+    return await run_at_owner(request, upgraded, PolicySpec)
 
 
-@post(
-    "/v1/policies/{name:str}/erase",
-    status_code=200,
-    opt=route_options("policies", "admin", example={"task": "mail-1"}),
-)
+@post_to_policy("erase", "policies", "admin", example={"task": "mail-1"})
 async def erase(request: AnyRequest, name: PolicyName, data: JSONBody[EraseBody]) -> Response[EraseReply]:
     """Erase payloads and model answers, of one task or of all ended tasks above an age."""
     return await submit_command(request, name, Erase(data), EraseReply)
@@ -258,54 +233,40 @@ async def read_overview(request: AnyRequest) -> Response[Overview]:
 @get("/v1/policies/{name:str}/standing", opt=route_options("overview", "admin", "read"))
 async def read_standing(request: AnyRequest, name: PolicyName) -> Response[Standing]:
     """Read the status of a policy: pace, forecast, gain, queue, alarms."""
-    try:
-        owned = await engine_of(request).holding((caller_of(request).tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, Standing)
-    return json_response(await standing_here(request, owned), Standing)
+    return await ask_policy(request, name, functools.partial(standing_here, request), Standing)
 
 
 @get("/v1/policies/{name:str}/series", opt=route_options("overview", "admin", "read"))
 async def read_series(request: AnyRequest, name: PolicyName, buckets: Buckets = 120) -> Response[SeriesReply]:
     """Read the time series of a policy: decisions, spending, price, gain."""
-    try:
-        owned = await engine_of(request).holding((caller_of(request).tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, SeriesReply)
-    history = histories_of(request).of(owned)
-    left = tasks_left(owned, owned.policy.periods)
-    return json_response(await history.series(buckets, owned.policy.seq, READ_S, left), SeriesReply)
+
+    async def read_reply(owned: OwnedPolicy) -> msgspec.Raw:
+        left = tasks_left(owned, owned.policy.periods)
+        return await histories_of(request).of(owned).series(buckets, owned.policy.seq, READ_S, left)
+
+    return await ask_policy(request, name, read_reply, SeriesReply)
 
 
 @get("/v1/policies/{name:str}/estimates", opt=route_options("overview", "admin", "read"))
 async def read_estimates(request: AnyRequest, name: PolicyName) -> Response[EstimatesReply]:
     """Read the estimates of a policy: coefficients with standard errors, calibration, drifts."""
-    try:
-        owned = await engine_of(request).holding((caller_of(request).tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, EstimatesReply)
-    history = histories_of(request).of(owned)
-    await history.catch_up(owned.policy.seq, READ_S)
 
-    def ask(fold: LogFold) -> EstimatesReply:
-        return estimates_of(owned, {name: each.bins() for name, each in fold.calibrations.items()})
+    async def read_reply(owned: OwnedPolicy) -> EstimatesReply:
+        history = histories_of(request).of(owned)
+        await history.catch_up(owned.policy.seq, READ_S)
+        return await history.query(
+            lambda fold: estimates_of(owned, {name: each.bins() for name, each in fold.calibrations.items()})
+        )
 
-    return json_response(await history.query(ask), EstimatesReply)
+    return await ask_policy(request, name, read_reply, EstimatesReply)
 
 
 @get("/v1/policies/{name:str}/reviewers", opt=route_options("overview", "admin", "read"))
 async def read_reviewers(request: AnyRequest, name: PolicyName) -> Response[ReviewersReply]:
     """Read the statistics of each reviewer: answers, declined and lapsed tasks, time, cost, agreement."""
-    engine, tenant = engine_of(request), caller_of(request).tenant
-
-    def read_statistics() -> ReviewersReply:
-        row = engine.store.policy(tenant, name)
-        if row is None:
-            raise unknown("policy", name)
-        spec = msgspec.json.decode(row.spec, type=PolicySpec)
-        return reviewers_of(engine.store, row.id, spec, engine.clock.now())
-
-    return json_response(await asyncio.to_thread(read_statistics), ReviewersReply)
+    now = engine_of(request).clock.now()
+    reply = await read_policy_row(request, name, lambda store, row: reviewers_of(store, row.id, spec_of(row), now))
+    return json_response(reply, ReviewersReply)
 
 
 OVERVIEW_ROUTES = [read_overview, read_standing, read_series, read_estimates, read_reviewers]

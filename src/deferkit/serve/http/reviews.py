@@ -1,11 +1,9 @@
 """Routes of reviews: the queue, claims, answers and corrections."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, TypeVar
 
-import msgspec
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.params import JSONBody, QueryParameter
 
 from deferkit.serve.api.common import Limit, PolicyName
@@ -38,10 +36,10 @@ from deferkit.serve.api.reviews import (
     UnconfirmedCosts,
 )
 from deferkit.serve.domain.accounts import MICRO, from_micros
-from deferkit.serve.domain.problems import Problem, invalid, unknown
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Problem, invalid
 from deferkit.serve.domain.review import DEFAULT
 from deferkit.serve.domain.rows import CLAIMED, WAITING, PolicyRow
-from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.commands.hold import ExtendReview
 from deferkit.serve.engine.commands.lease import (
     Claim,
@@ -55,15 +53,18 @@ from deferkit.serve.engine.commands.lease import (
     held_claim,
 )
 from deferkit.serve.engine.commands.review import Complete, CorrectAnswer, Effort
-from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.route_support import (
     AnyRequest,
+    ask_policy,
     caller_of,
     engine_of,
-    forward_to_owner,
     json_response,
+    line_of,
+    post_to_policy,
     raw_response,
+    read_policy_row,
     route_options,
+    spec_of,
     submit_command,
 )
 from deferkit.serve.reports.summary import status_of
@@ -82,10 +83,8 @@ async def submit_lease_command(
     engine, tenant = engine_of(request), caller_of(request).tenant
     if not engine.store.database.shared or (tenant, name) in engine.owned:
         return await submit_command(request, name, command, kind)
-    row = await asyncio.to_thread(engine.store.policy, tenant, name)
-    if row is None:
-        raise unknown("policy", name)
-    query = command.query(row.id, msgspec.json.decode(row.spec, type=PolicySpec), engine.clock.now())
+    row = await read_policy_row(request, name, lambda _, row: row)
+    query = command.query(row.id, spec_of(row), engine.clock.now())
     with engine.span((tenant, name), command):
         return raw_response(await asyncio.to_thread(engine.store.in_own_transaction, query.run), kind)
 
@@ -95,11 +94,7 @@ def check_reviewer(request: AnyRequest, reviewer: str) -> None:
     check_bound(caller_of(request).reviewer, reviewer)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/claim",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"}),
-)
+@post_to_policy("reviews/claim", "reviews", "review", problems=(409,), also={204: None}, example={"reviewer": "ann"})
 async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]) -> Response[ClaimReply]:
     """Claim the most valuable task in the review queue, for the duration of a lease; 204 without one.
 
@@ -111,11 +106,7 @@ async def claim(request: AnyRequest, name: PolicyName, data: JSONBody[ClaimBody]
     return await submit_lease_command(request, name, command, ClaimReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/extend",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600}),
-)
+@post_to_policy("reviews/extend", "reviews", "review", problems=(409,), example={**LEASE, "lease_s": 600})
 async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBody]) -> Response[LeaseReply]:
     """Renew the lease of a task. Where reviews can be stopped, also report the cost so far.
 
@@ -127,36 +118,25 @@ async def extend(request: AnyRequest, name: PolicyName, data: JSONBody[ExtendBod
     return await submit_lease_command(request, name, Extend(data, caller_of(request).reviewer), LeaseReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/release",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), example=LEASE),
-)
+@post_to_policy("reviews/release", "reviews", "review", problems=(409,), example=LEASE)
 async def release(request: AnyRequest, name: PolicyName, data: JSONBody[LeaseBody]) -> Response[LeaseReply]:
     """Return a task to the queue."""
     return await submit_lease_command(request, name, Release(data, caller_of(request).reviewer), LeaseReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/complete",
-    status_code=200,
-    opt=route_options(
-        "reviews",
-        "review",
-        problems=(409,),
-        example={**LEASE, "answer": "spam", "rewards": {"human": 1.0}, "cost": 1.25},
-    ),
+@post_to_policy(
+    "reviews/complete",
+    "reviews",
+    "review",
+    problems=(409,),
+    example={**LEASE, "answer": "spam", "rewards": {"human": 1.0}, "cost": 1.25},
 )
 async def complete(request: AnyRequest, name: PolicyName, data: JSONBody[CompleteBody]) -> Response[CompleteReply]:
     """Answer a task. The answer of its last reviewer ends the task: rewards are averaged, costs are added up."""
     return await submit_command(request, name, Complete(data, caller_of(request).reviewer), CompleteReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/effort",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5}),
-)
+@post_to_policy("reviews/effort", "reviews", "review", problems=(409,), example={**LEASE, "cost": 0.5})
 async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBody]) -> Response[EffortReply]:
     """Book the cost of work that was lost because its lease had lapsed; once for each claim."""
     return await submit_command(request, name, Effort(data, caller_of(request).reviewer), EffortReply)
@@ -165,39 +145,19 @@ async def effort(request: AnyRequest, name: PolicyName, data: JSONBody[EffortBod
 @get("/v1/policies/{name:str}/costs/unconfirmed", opt=route_options("reviews", "admin"))
 async def list_unconfirmed_costs(request: AnyRequest, name: PolicyName) -> Response[UnconfirmedCosts]:
     """List the oldest 1,000 reported costs above max_reported_cost; a correction books each of them."""
-    try:
-        owned = await engine_of(request).holding((caller_of(request).tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, UnconfirmedCosts)
-    waiting = owned.policy.unconfirmed
-    costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MAX_LISTED]]  # type: ignore[arg-type]
-    return json_response(UnconfirmedCosts(total=len(waiting), costs=costs), UnconfirmedCosts)
+
+    async def read_reply(owned: OwnedPolicy) -> UnconfirmedCosts:
+        waiting = owned.policy.unconfirmed
+        costs = [UnconfirmedCost(task=task, cost=from_micros(waiting[task])) for task in [*waiting][:MAX_LISTED]]  # type: ignore[arg-type]
+        return UnconfirmedCosts(total=len(waiting), costs=costs)
+
+    return await ask_policy(request, name, read_reply, UnconfirmedCosts)
 
 
 REVIEW_ROUTES = [claim, extend, release, complete, effort, list_unconfirmed_costs]
 
 
-Result = TypeVar("Result")
-
 MAX_SHOWN = 4_000_000  # bytes of payloads and answers of the model in one reply, unless a single claim has more
-
-
-async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
-    """Read from a policy in the database, in another thread; raise if the tenant has no such policy."""
-    store, tenant = engine_of(request).store, caller_of(request).tenant
-
-    def read_it() -> Result:
-        row = store.policy(tenant, name)
-        if row is None:
-            raise unknown("policy", name)
-        return read(store, row)
-
-    return await asyncio.to_thread(read_it)
-
-
-def spec_of(row: PolicyRow) -> PolicySpec:
-    """Return the settings of a policy."""
-    return msgspec.json.decode(row.spec, type=PolicySpec)
 
 
 @get("/v1/policies/{name:str}/review", opt=route_options("reviews", "review", "admin", "read"))
@@ -238,23 +198,14 @@ async def list_reviews(
 
     seats = await read_policy_row(request, name, read_page)
     following = seats[-1].cursor if len(seats) == limit else None
-    return json_response(QueuePage(seats=[line_of(seat) for seat in seats], next=following), QueuePage)
+    return json_response(QueuePage(seats=[queue_line(seat) for seat in seats], next=following), QueuePage)
 
 
-def line_of(seat: QueuedSeat) -> QueueLine:
+def queue_line(seat: QueuedSeat) -> QueueLine:
     """Return a seat of the queue for a reply."""
-    return QueueLine(
-        task=seat.task,
-        seat=seat.seat,
-        state=seat.state,
-        expert=seat.expert,
-        priority=seat.priority,
-        created=seat.created / MICRO,
-        lease_until=seat.lease_until / MICRO if seat.state == CLAIMED else None,
-        reviewer=seat.reviewer,
-        deadline=None if seat.deadline is None else seat.deadline / MICRO,
-        declines=seat.declines,
-    )
+    until = seat.lease_until / MICRO if seat.state == CLAIMED else None
+    deadline = None if seat.deadline is None else seat.deadline / MICRO
+    return line_of(QueueLine, seat, created=seat.created / MICRO, lease_until=until, deadline=deadline)
 
 
 @get("/v1/policies/{name:str}/reviews/status", opt=route_options("reviews", "review"))
@@ -286,10 +237,8 @@ async def list_held(
     return json_response(await read_policy_row(request, name, read_page), HeldReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/resume",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}),
+@post_to_policy(
+    "reviews/resume", "reviews", "review", problems=(409,), example={"reviewer": "ann", "task": "mail-1", "seat": 0}
 )
 async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBody]) -> Response[ClaimReply]:
     """Resume a claim whose token was lost: with a new token, a new lease and the same epoch.
@@ -305,32 +254,26 @@ async def resume(request: AnyRequest, name: PolicyName, data: JSONBody[ResumeBod
     return await submit_lease_command(request, name, Resume(data, caller.resumes), ClaimReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/decline",
-    status_code=200,
-    opt=route_options("reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}),
+@post_to_policy(
+    "reviews/decline", "reviews", "review", problems=(409,), example={**LEASE, "reason": "I know the sender."}
 )
 async def decline(request: AnyRequest, name: PolicyName, data: JSONBody[DeclineBody]) -> Response[LeaseReply]:
     """Decline a task permanently, with a reason. This reviewer does not get it again."""
     return await submit_lease_command(request, name, Decline(data, caller_of(request).reviewer), LeaseReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/reassign",
-    status_code=200,
-    opt=route_options("reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0}),
-)
+@post_to_policy("reviews/reassign", "reviews", "admin", problems=(409,), example={"task": "mail-1", "seat": 0})
 async def reassign(request: AnyRequest, name: PolicyName, data: JSONBody[ReassignBody]) -> Response[LeaseReply]:
     """End the claim of an absent reviewer: the task returns to the queue."""
     return await submit_lease_command(request, name, Reassign(data), LeaseReply)
 
 
-@post(
-    "/v1/policies/{name:str}/reviews/correct",
-    status_code=200,
-    opt=route_options(
-        "reviews", "review", problems=(409,), example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5}
-    ),
+@post_to_policy(
+    "reviews/correct",
+    "reviews",
+    "review",
+    problems=(409,),
+    example={**LEASE, "id": "a-1", "answer": "ham", "cost": 1.5},
 )
 async def correct_answer(
     request: AnyRequest, name: PolicyName, data: JSONBody[AnswerCorrectionBody]

@@ -1,22 +1,29 @@
 """Request and response handling that all routes share."""
 
+import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
-from litestar import Request, Response
+from litestar import Request, Response, post
 from litestar.handlers import BaseRouteHandler
 
 from deferkit.serve.api.common import ProblemReply, Reply
 from deferkit.serve.domain.api_keys import Caller
-from deferkit.serve.domain.problems import Problem, StoreFailed, unavailable
+from deferkit.serve.domain.owned_policy import OwnedPolicy
+from deferkit.serve.domain.problems import Problem, StoreFailed, unavailable, unknown
+from deferkit.serve.domain.rows import PolicyRow
+from deferkit.serve.domain.spec import PolicySpec
 from deferkit.serve.engine.engine import Elsewhere, Engine
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.http.forwarding import forward
+from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
 
 Body = TypeVar("Body")
+Result = TypeVar("Result")
+Line = TypeVar("Line", bound=msgspec.Struct)
 AnyRequest = Request[Any, Any, Any]
 JSON = "application/json"
 MAX_DETAIL = 500
@@ -54,6 +61,18 @@ def route_options(tag: str, *scopes: str, problems: tuple[int, ...] = (), also: 
     return {"route": route, "scopes": route.scopes or None}
 
 
+def post_to_policy(path: str, tag: str, *scopes: str, **more: Any) -> post:
+    """Return the decorator of a route `POST /v1/policies/{name}/path` that replies with 200.
+
+    Args:
+        path: The end of the path.
+        tag: As for `route_options`.
+        scopes: The same.
+        more: Further arguments of `route_options`.
+    """
+    return post(f"/v1/policies/{{name:str}}/{path}", status_code=200, opt=route_options(tag, *scopes, **more))
+
+
 def route_of(handler: BaseRouteHandler) -> Route:
     """Return the metadata of a route."""
     return cast("Route", handler.opt["route"])
@@ -89,13 +108,56 @@ def json_response(value: Any, kind: type[Body], status: int = 200) -> Response[B
     return raw_response(Reply(status, msgspec.json.encode(value)), kind)
 
 
+def line_of(kind: type[Line], row: Any, **fields: Any) -> Line:
+    """Return a row for a reply: these fields, and the others as the row has them."""
+    same = {name: getattr(row, name) for name in kind.__struct_fields__ if name not in fields}
+    return kind(**same, **fields)
+
+
 async def submit_command(request: AnyRequest, name: str, command: Command, kind: type[Body]) -> Response[Body]:
     """Submit a command to the owner of the policy: this process or another one."""
+    return await run_at_owner(request, engine_of(request).submit((caller_of(request).tenant, name), command), kind)
+
+
+async def ask_policy(
+    request: AnyRequest,
+    name: str,
+    reply: Callable[[OwnedPolicy], Awaitable[Body | msgspec.Raw]],
+    kind: type[Body],
+    status: int = 200,
+) -> Response[Body]:
+    """Return a reply about a policy, by this process if it owns the policy, else by the owner."""
     try:
-        reply = await engine_of(request).submit((caller_of(request).tenant, name), command)
+        owned = await engine_of(request).holding((caller_of(request).tenant, name))
     except Elsewhere as elsewhere:
         return await forward_to_owner(request, elsewhere, kind)
-    return raw_response(reply, kind)
+    return json_response(await reply(owned), kind, status)
+
+
+async def run_at_owner(request: AnyRequest, run: Awaitable[Reply], kind: type[Body]) -> Response[Body]:
+    """Return the reply of an operation on a policy: in this process if it owns the policy, else by the owner."""
+    try:
+        return raw_response(await run, kind)
+    except Elsewhere as elsewhere:
+        return await forward_to_owner(request, elsewhere, kind)
+
+
+async def read_policy_row(request: AnyRequest, name: str, read: Callable[[Store, PolicyRow], Result]) -> Result:
+    """Read from a policy in the database, in another thread; raise if the tenant has no such policy."""
+    store, tenant = engine_of(request).store, caller_of(request).tenant
+
+    def read_it() -> Result:
+        row = store.policy(tenant, name)
+        if row is None:
+            raise unknown("policy", name)
+        return read(store, row)
+
+    return await asyncio.to_thread(read_it)
+
+
+def spec_of(row: PolicyRow) -> PolicySpec:
+    """Return the settings of a policy."""
+    return msgspec.json.decode(row.spec, type=PolicySpec)
 
 
 async def forward_to_owner(request: AnyRequest, elsewhere: Elsewhere, kind: type[Body]) -> Response[Body]:

@@ -18,6 +18,7 @@ from deferkit.serve.api.tasks import (
     BatchBody,
     BatchReply,
     Before,
+    ClaimLine,
     CorrectionBody,
     CorrectionReply,
     DecisionReply,
@@ -56,15 +57,18 @@ from deferkit.serve.export import decision_table, header_of, pieces
 from deferkit.serve.http.auth import admit_caller, check_name, check_query
 from deferkit.serve.http.connection import NO_STORE
 from deferkit.serve.http.forwarding import forward
-from deferkit.serve.http.reviews import read_policy_row, spec_of
 from deferkit.serve.http.route_support import (
     AnyRequest,
     caller_of,
     engine_of,
     json_response,
+    line_of,
+    post_to_policy,
     problem_of,
     problem_parts,
+    read_policy_row,
     route_options,
+    spec_of,
     submit_command,
 )
 from deferkit.serve.http.strict_json import EMPTY, check_json, receive_body
@@ -82,6 +86,12 @@ def log_line(row: LogRow) -> dict[str, Any]:
     body = msgspec.Raw(bytes(row.body))
     shown = {"seq": row.seq, "at": row.at / MICRO, "kind": row.kind, "task": row.task}
     return {**shown, "record": body, "hash": bytes(row.hash).hex()}
+
+
+def claim_line(row: ClaimRow) -> ClaimLine:
+    """Return a claim for a reply."""
+    effort = None if row.effort is None else all_in_reply(row.effort)
+    return ClaimLine(seat=row.seat, epoch=row.epoch, reviewer=row.reviewer, at=row.at / MICRO, effort=effort)
 
 
 def seat_line(seat: SeatRow, claims: list[ClaimRow]) -> SeatLine:
@@ -103,10 +113,8 @@ async def decide(name: PolicyName, data: JSONBody[TaskBody]) -> Response[Decisio
     raise NotImplementedError  # `decision_route` answers before the router: here the route is only declared
 
 
-@post(
-    "/v1/policies/{name:str}/decisions/batch",
-    status_code=200,
-    opt=route_options("tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}),
+@post_to_policy(
+    "decisions/batch", "tasks", "decide", example={"tasks": [{"task": "mail-2", "context": [0.4, 0.1, 1.0]}]}
 )
 async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[BatchBody]) -> Response[BatchReply]:
     """Decide several tasks in one call. Each is decided or refused on its own; a repeated batch continues."""
@@ -116,13 +124,8 @@ async def decide_batch(request: AnyRequest, name: PolicyName, data: JSONBody[Bat
 @get("/v1/policies/{name:str}/decisions", opt=route_options("tasks", "admin", "read"))
 async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> Response[TaskReply]:
     """Read a decision with its explanation and the history of the task."""
-    store = engine_of(request).store
-    tenant = caller_of(request).tenant
 
-    def read_task() -> dict[str, Any]:
-        policy = store.policy(tenant, name)
-        if policy is None:
-            raise unknown("policy", name)
+    def read_task(store: Store, policy: PolicyRow) -> dict[str, Any]:
         row = store.decision(policy.id, task)
         if row is None:
             raise unknown("task", task)
@@ -140,38 +143,23 @@ async def read_decision(request: AnyRequest, name: PolicyName, task: TaskId) -> 
             "final": row.final,
             "answer": None if row.answer is None else msgspec.Raw(row.answer.encode()),
             "history": [log_line(line) for line in history],
-            "claims": [
-                {
-                    "seat": claim.seat,
-                    "epoch": claim.epoch,
-                    "reviewer": claim.reviewer,
-                    "at": claim.at / MICRO,
-                    "effort": None if claim.effort is None else all_in_reply(claim.effort),
-                }
-                for claim in claims
-            ],
+            "claims": [claim_line(claim) for claim in claims],
             "payload": plain(seats[0].payload) if seats else None,
             "model_answer": plain(seats[0].model_answer) if seats else None,
             "seats": [seat_line(seat, claims) for seat in seats],
         }
 
-    return json_response(await asyncio.to_thread(read_task), TaskReply)
+    return json_response(await read_policy_row(request, name, read_task), TaskReply)
 
 
-@post(
-    "/v1/policies/{name:str}/outcomes",
-    status_code=200,
-    opt=route_options("tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME),
-)
+@post_to_policy("outcomes", "tasks", "observe", problems=(409,), also={202: OutcomeReply}, example=OUTCOME)
 async def observe(request: AnyRequest, name: PolicyName, data: JSONBody[OutcomeBody]) -> Response[OutcomeReply]:
     """Report the outcome of a task: rewards and cost, also in parts. An early outcome is parked (202)."""
     return await submit_command(request, name, Observe(data, caller_of(request).key), OutcomeReply)
 
 
-@post(
-    "/v1/policies/{name:str}/corrections",
-    status_code=200,
-    opt=route_options("tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}),
+@post_to_policy(
+    "corrections", "tasks", "observe", problems=(409,), example={"id": "c-1", "task": "mail-1", "cost": 1.5}
 )
 async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[CorrectionBody]) -> Response[CorrectionReply]:
     """Replace observed values of a task. Only a correction may contradict an outcome.
@@ -183,11 +171,7 @@ async def correct(request: AnyRequest, name: PolicyName, data: JSONBody[Correcti
     return await submit_command(request, name, command, CorrectionReply)
 
 
-@post(
-    "/v1/policies/{name:str}/expirations",
-    status_code=200,
-    opt=route_options("tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"}),
-)
+@post_to_policy("expirations", "tasks", "admin", "observe", problems=(409,), example={"task": "mail-1"})
 async def expire(request: AnyRequest, name: PolicyName, data: JSONBody[ExpirationBody]) -> Response[ExpirationReply]:
     """Expire a task: the model's answer is used, and the reservation is released."""
     return await submit_command(request, name, Expire(data.task), ExpirationReply)
@@ -201,16 +185,7 @@ async def read_log(
     limit: Limit = 100,
 ) -> Response[LogPage]:
     """Page through the log of a policy."""
-    store = engine_of(request).store
-    tenant = caller_of(request).tenant
-
-    def read_page() -> list[LogRow]:
-        policy = store.policy(tenant, name)
-        if policy is None:
-            raise unknown("policy", name)
-        return store.log_page(policy.id, start, limit)
-
-    rows = await asyncio.to_thread(read_page)
+    rows = await read_policy_row(request, name, lambda store, row: store.log_page(row.id, start, limit))
     following = rows[-1].seq + 1 if len(rows) == limit else None
     return json_response({"rows": [log_line(row) for row in rows], "next": following}, LogPage)
 
@@ -266,21 +241,13 @@ async def reply_to_task(state: State, scope: HTTPScope, receive: Receive, name: 
         return await forward(state, scope, body, elsewhere.address)
 
 
-@post(
-    "/v1/policies/{name:str}/holds",
-    status_code=200,
-    opt=route_options("tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5}),
-)
+@post_to_policy("holds", "tasks", "observe", problems=(409,), example={"id": "h-1", "task": "mail-1", "amount": 2.5})
 async def extend_hold(request: AnyRequest, name: PolicyName, data: JSONBody[HoldBody]) -> Response[HoldReply]:
     """Extend the hold of a pending review, once for each id; by less than requested if less budget is left."""
     return await submit_command(request, name, ExtendHold(data), HoldReply)
 
 
-@post(
-    "/v1/policies/{name:str}/stops",
-    status_code=200,
-    opt=route_options("tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5}),
-)
+@post_to_policy("stops", "tasks", "observe", problems=(409,), example={"task": "mail-1", "cost": 7.5})
 async def stop_review(request: AnyRequest, name: PolicyName, data: JSONBody[StopBody]) -> Response[OutcomeReply]:
     """Stop a pending review: its cost so far is booked, and the model's answer is used."""
     return await submit_command(request, name, StopReview(data), OutcomeReply)
@@ -317,19 +284,15 @@ def task_line(listed: ListedTask) -> TaskLine:
     """Return a task for a reply."""
     row = listed.decision
     said = msgspec.json.decode(bytes(row.reply), type=DecisionReply)
-    return TaskLine(
-        task=row.task,
-        id=row.id,
+    return line_of(
+        TaskLine,
+        row,
         at=row.at / MICRO,
-        route=row.route,
         reason=said.reason,
-        state=row.state,
-        final=row.final,
         price=said.price,
         estimates=said.estimates,
         expected_gain=said.estimates[row.route] - said.estimates[MODEL],
         cost=None if row.cost is None else all_in_reply(row.cost),
-        rewards=row.rewards,
         reviewers=listed.reviewers,
     )
 

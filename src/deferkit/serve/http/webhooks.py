@@ -28,7 +28,7 @@ from deferkit.serve.domain.webhook import (
     new_id,
     new_secret,
 )
-from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, route_options
+from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, line_of, route_options
 
 MAX_WEBHOOKS = 20  # of a tenant: each is looked after once a second
 EXAMPLE = {"url": "https://example.org/deferkit", "events": ["completed", "budget"]}
@@ -48,17 +48,9 @@ def webhook_fields(row: WebhookRow) -> dict[str, object]:
 
 def delivery_line(row: DeliveryRow) -> DeliveryLine:
     """Return the public fields of a delivery."""
-    return DeliveryLine(
-        id=row.id,
-        event=row.event,
-        state=row.state,
-        attempts=row.attempts,
-        status=row.status,
-        error=row.error,
-        created=row.created / MICRO,
-        due=row.due / MICRO if row.state == UNDELIVERED else None,
-        ended=None if row.ended is None else row.ended / MICRO,
-    )
+    due = row.due / MICRO if row.state == UNDELIVERED else None
+    ended = None if row.ended is None else row.ended / MICRO
+    return line_of(DeliveryLine, row, created=row.created / MICRO, due=due, ended=ended)
 
 
 def webhook_of(request: AnyRequest, data: WebhookBody) -> WebhookRow:

@@ -16,14 +16,12 @@ from deferkit.serve.api.common import PolicyName
 from deferkit.serve.api.reports import JobId, WhatIfBody, WhatIfReply, WhatIfStarted
 from deferkit.serve.audit.counterfactual.scenario import logged_budgets, scenario_of
 from deferkit.serve.audit.counterfactual.what_if import WhatIfNews, WhatIfOrder
+from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import Problem, invalid, unavailable, unknown
-from deferkit.serve.engine.engine import Elsewhere
 from deferkit.serve.http.route_support import (
     AnyRequest,
+    ask_policy,
     caller_of,
-    engine_of,
-    forward_to_owner,
-    json_response,
     route_options,
 )
 from deferkit.serve.structured_logs import logger
@@ -162,29 +160,27 @@ def jobs_of(request: AnyRequest) -> WhatIfJobs:
 )
 async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[WhatIfBody]) -> Response[WhatIfStarted]:
     """Start a what-if job: replay the log with other budgets. Each tenant may run one job at a time."""
-    engine, tenant = engine_of(request), caller_of(request).tenant
-    try:
-        owned = await engine.holding((tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, WhatIfStarted)
-    try:
-        logged = logged_budgets(owned.policy.spec, owned.policy.accounts)
-        for text in data.budgets:
-            scenario_of(text, logged)
-    except InvalidArgument as error:
-        raise invalid(str(error)) from error
-    return json_response(WhatIfStarted(job=jobs_of(request).start(tenant, name, data.budgets).id), WhatIfStarted, 202)
+
+    async def start(owned: OwnedPolicy) -> WhatIfStarted:
+        try:
+            logged = logged_budgets(owned.policy.spec, owned.policy.accounts)
+            for text in data.budgets:
+                scenario_of(text, logged)
+        except InvalidArgument as error:
+            raise invalid(str(error)) from error
+        return WhatIfStarted(job=jobs_of(request).start(caller_of(request).tenant, name, data.budgets).id)
+
+    return await ask_policy(request, name, start, WhatIfStarted, 202)
 
 
 @get("/v1/policies/{name:str}/what-if", opt=route_options("overview", "admin", "read"))
 async def read_what_if(request: AnyRequest, name: PolicyName, job: JobId) -> Response[WhatIfReply]:
     """Read the progress and the result of a what-if job. A result is kept for an hour."""
-    tenant = caller_of(request).tenant
-    try:
-        await engine_of(request).holding((tenant, name))
-    except Elsewhere as elsewhere:
-        return await forward_to_owner(request, elsewhere, WhatIfReply)
-    return json_response(jobs_of(request).find(tenant, name, job).reply(), WhatIfReply)
+
+    async def read_reply(_: OwnedPolicy) -> WhatIfReply:
+        return jobs_of(request).find(caller_of(request).tenant, name, job).reply()
+
+    return await ask_policy(request, name, read_reply, WhatIfReply)
 
 
 WHAT_IF_ROUTES = [start_what_if, read_what_if]

@@ -1,5 +1,6 @@
 // Reading again and again, while somebody looks.
 
+import { get } from "./api.js";
 import { useEffect, useRef, useState } from "./dom.js";
 
 const LONGEST_MS = 30_000;
@@ -67,4 +68,14 @@ export function usePoll(read, ms, inputs = []) {
     };
   }, [ms, ...inputs]);
   return { ...state, stale: state.data !== null && state.error !== null, refresh: () => refresh.current() };
+}
+
+/**
+ * Read a reply of the service now and every `ms` milliseconds; anew, without data, when its path changes.
+ * @param {string} path
+ * @param {number} ms
+ * @returns {Polled<any>}
+ */
+export function useReply(path, ms) {
+  return usePoll((signal) => get(path, { signal }), ms, [path]);
 }

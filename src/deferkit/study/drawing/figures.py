@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,17 +11,7 @@ import altair as alt
 import polars as pl
 import vl_convert
 
-from deferkit.study.drawing.charts import (
-    HEIGHT,
-    WIDTH,
-    bands,
-    chart_of,
-    colour,
-    finish,
-    in_order,
-    layer,
-    side_by_side,
-)
+from deferkit.study.drawing.charts import HEIGHT, WIDTH, bands, chart_of, colour, finish, in_order, layer, side_by_side
 from deferkit.study.drawing.panels import TASKS, Rows
 from deferkit.study.statistics import as_float, mean_and_error, over_trials
 from deferkit.worlds.drift import phases
@@ -299,33 +289,32 @@ class TrialSpending:
         return [chart.properties(width=260, height=220, title=f"{self.policy}, {self.feedback}: spent")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeedbackDots:
-    """A dot with its standard deviation for each policy and feedback; a chart for each budget."""
+def dots_with_bars(
+    means: pl.DataFrame, *, y: str, by: str, among: Sequence[str], x: alt.X, digits: str = ".1f"
+) -> tuple[Any, Any]:
+    """Return bars from `low` to `high` and dots at `mean`, for each row and colour.
 
-    value: str
-    """The column of numbers."""
-    x_title: str
-    title: Callable[[pl.DataFrame], str]
-    """Of the chart of these trials."""
-    policies: Sequence[str]
-    feedbacks: Sequence[str]
-
-    def charts(self, frame: pl.DataFrame) -> list[Any]:
-        """Return a chart for each budget."""
-        return [self._chart(part) for _, part in frame.group_by("asked_budget", maintain_order=True)]
-
-    def _chart(self, part: pl.DataFrame) -> Any:
-        base = chart_of(over_trials(part, ["policy", "feedback"], self.value)).encode(
-            y=alt.Y("policy:N", sort=list(self.policies), title=None),
-            yOffset=alt.YOffset("feedback:N", sort=list(self.feedbacks)),
-            color=colour("feedback", self.feedbacks),
+    Args:
+        means: The rows, with `mean`, `low` and `high`.
+        y: The column with a row of the chart for each value.
+        by: The column with a colour for each value.
+        among: All values of `by` in the figure.
+        x: The axis of the numbers.
+        digits: The format of a mean in a tooltip.
+    """
+    rows = means[y].unique(maintain_order=True).to_list()
+    base = (
+        chart_of(means)
+        .encode(
+            y=alt.Y(f"{y}:N", sort=rows, title=None, axis=alt.Axis(labelLimit=240)),
+            yOffset=alt.YOffset(f"{by}:N", sort=list(among)),
+            color=colour(by, among),
         )
-        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=self.x_title), x2="high:Q")
-        dot = base.mark_point(filled=True, size=80, opacity=1).encode(
-            x="mean:Q", tooltip=["policy:N", "feedback:N", alt.Tooltip("mean:Q", format=".1f")]
-        )
-        return layer(rule, dot).properties(width=400, height=52 * len(self.policies), title=self.title(part))
+        .properties(width=400, height=44 * len(rows))
+    )
+    rule = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q")
+    tooltip = [f"{y}:N", f"{by}:N", alt.Tooltip("mean:Q", format=digits)]
+    return rule, base.mark_point(filled=True, size=80, opacity=1).encode(x="mean:Q", tooltip=tooltip)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,37 +324,28 @@ class Dots:
     value: str
     """The column of numbers."""
     x_title: str
-    title: str
-    """Of a chart; may name columns of `split`."""
+    title: str | Callable[[pl.DataFrame], str]
+    """Of a chart; may name columns of `split`, or be made of its trials."""
     y: str
     """The column with a row for each value."""
     by: str
     """The column with a colour for each value."""
     split: Sequence[str]
     """Columns with a chart for each combination of values."""
-    scale: alt.Scale
+    scale: alt.Scale = field(default_factory=alt.Scale)
 
     def charts(self, frame: pl.DataFrame) -> list[Any]:
         """Return a chart for each part."""
         among = frame[self.by].unique(maintain_order=True).to_list()
-        return [
-            self._chart(part, among).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
-            for key, part in frame.group_by(self.split, maintain_order=True)
-        ]
-
-    def _chart(self, part: pl.DataFrame, among: Sequence[str]) -> Any:
-        rows = part[self.y].unique(maintain_order=True).to_list()
-        base = chart_of(over_trials(part, [self.y, self.by], self.value)).encode(
-            y=alt.Y(f"{self.y}:N", sort=rows, title=None),
-            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
-            color=colour(self.by, among),
-        )
         x = alt.X("low:Q", title=self.x_title, scale=self.scale)
-        rule = base.mark_rule(strokeWidth=2, clip=True).encode(x=x, x2="high:Q")
-        dot = base.mark_point(filled=True, size=80, opacity=1).encode(
-            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format=".1f")]
-        )
-        return layer(rule, dot).properties(width=400, height=44 * len(rows))
+        charts = []
+        for key, part in frame.group_by(self.split, maintain_order=True):
+            means = over_trials(part, [self.y, self.by], self.value)
+            named = dict(zip(self.split, key, strict=True))
+            title = self.title.format(**named) if isinstance(self.title, str) else self.title(part)
+            layers = dots_with_bars(means, y=self.y, by=self.by, among=among, x=x)
+            charts.append(layer(*layers).properties(title=title))
+        return charts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,28 +376,15 @@ class DifferenceDots:
         )
         # all charts have one scale, so that they can be compared
         scale = alt.Scale(domain=[as_float(means["low"].min()), as_float(means["high"].max())], nice=True)
-        return [
-            self._chart(part, among, scale).properties(
-                title=self.title.format(**dict(zip(self.split, key, strict=True)))
-            )
-            for key, part in means.group_by(self.split, maintain_order=True)
-        ]
-
-    def _chart(self, means: pl.DataFrame, among: Sequence[str], scale: alt.Scale) -> Any:
-        rows = means[self.y].unique(maintain_order=True).to_list()
-        base = chart_of(means).encode(
-            y=alt.Y(f"{self.y}:N", sort=rows, title=None, axis=alt.Axis(labelLimit=240)),
-            yOffset=alt.YOffset(f"{self.by}:N", sort=list(among)),
-            color=colour(self.by, among),
-        )
-        rule = base.mark_rule(strokeWidth=2).encode(
-            x=alt.X("low:Q", title=self.x_title, scale=scale, axis=alt.Axis(tickCount=8)), x2="high:Q"
-        )
-        dot = base.mark_point(filled=True, size=70, opacity=1).encode(
-            x="mean:Q", tooltip=[f"{self.y}:N", f"{self.by}:N", alt.Tooltip("mean:Q", format="+.1f")]
-        )
+        x = alt.X("low:Q", title=self.x_title, scale=scale, axis=alt.Axis(tickCount=8))
         zero = chart_of(pl.DataFrame({"x": [0.0]})).mark_rule(strokeDash=[5, 4], color="#333").encode(x="x:Q")
-        return layer(zero, rule, dot).properties(width=400, height=40 * len(rows))
+        charts = []
+        for key, part in means.group_by(self.split, maintain_order=True):
+            layers = dots_with_bars(part, y=self.y, by=self.by, among=among, x=x, digits="+.1f")
+            charts.append(
+                layer(zero, *layers).properties(title=self.title.format(**dict(zip(self.split, key, strict=True))))
+            )
+        return charts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import Ellipsoids
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, claim, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, claim
 from deferkit.study.statistics import as_float
 
 TARGETS = ("model reward", "human reward", "cost")
@@ -47,17 +47,17 @@ def _lemma(frame: pl.DataFrame) -> Judgement:
         f"Trials in which it does, on a grid of times: {text}. At T the printed β is {slack:.1f} × the distance that"
         " it has to cover."
     )
-    return measured, verdict(min(inside) >= LEVEL)
+    return measured, min(inside) >= LEVEL
 
 
-@claim("The default's intervals are not confidence ellipsoids: they are narrow on purpose.", "deferkit")
+@claim("The default's intervals are not confidence ellipsoids: they are narrow on purpose.")
 def _narrow(frame: pl.DataFrame) -> Judgement:
     inside, text, slack = shares(frame, "default")
     measured = (
         f"Trials in which θ* is inside for all t: {text}; at T β is {slack:.2f} × the distance. What is bought with"
         " that: see the gains of Experiment 2."
     )
-    return measured, verdict(max(inside) < LEVEL)
+    return measured, max(inside) < LEVEL
 
 
 def tables(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:

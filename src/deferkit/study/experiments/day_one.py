@@ -16,8 +16,6 @@ from deferkit.study.experiments.experiment import (
     StudyClaim,
     claim,
     select_rows,
-    share_verdict,
-    verdict,
 )
 from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, mean_of, paired_cells
 
@@ -84,21 +82,20 @@ def cell_claim(what: str, classifiers: tuple[str, ...]) -> StudyClaim:
     @claim(
         f"{what}: in every cell the default is not more than {CLOSE:g} right answer below eleven lines of code (mean +"
         " 2 se), with full and bandit feedback.",
-        "deferkit",
     )
     def judge(frame: pl.DataFrame) -> Judgement:
         found = cells(frame, "default", classifiers, ("full", "bandit"))
-        return f"Ours − rival: {worst(found)}.", share_verdict(m + 2 * se >= -CLOSE for m, se in found.values())
+        return f"Ours − rival: {worst(found)}.", (m + 2 * se >= -CLOSE for m, se in found.values())
 
     return judge
 
 
-@claim("On average over these cells the default is not below the rival (mean + 1 se ≥ 0).", "deferkit")
+@claim("On average over these cells the default is not below the rival (mean + 1 se ≥ 0).")
 def _average(frame: pl.DataFrame) -> Judgement:
     mean, error = average(frame, "default", MAIN, ("full", "bandit"))
     by_feedback = [f"{f} {difference(average(frame, 'default', MAIN, (f,)), 2)}" for f in ("full", "bandit")]
     text = f"Right answers, ours − rival: {difference((mean, error), 2)}; {', '.join(by_feedback)}."
-    return text, verdict(mean + error >= 0)
+    return text, mean + error >= 0
 
 
 def reviewed_claim(policy: str, what: str) -> StudyClaim:
@@ -108,14 +105,13 @@ def reviewed_claim(policy: str, what: str) -> StudyClaim:
     @claim(
         f"Where rewards become known only if an expert was asked, {what} is at most {close:g} right answers below the"
         " rival on average.",
-        "deferkit",
     )
     def judge(frame: pl.DataFrame) -> Judgement | None:
         if policy not in frame["policy"]:
             return None
         found = average(frame, policy, MAIN, ("reviewed",))
         lowest = worst(cells(frame, policy, MAIN, ("reviewed",)))
-        return f"Right answers, ours − rival: {difference(found, 2)}; {lowest}.", verdict(found[0] >= -close)
+        return f"Right answers, ours − rival: {difference(found, 2)}; {lowest}.", found[0] >= -close
 
     return judge
 
@@ -129,19 +125,17 @@ def stuck_share(frame: pl.DataFrame, policy: str) -> tuple[float, int]:
 
 @claim(
     f"At most {STUCK:.0%} of the streams fall silent: less than {LITTLE_SPENT:g} % spent although the rival gains"
-    f" {WORTH_IT:g} right answers or more.",
-    "deferkit",
+    f" {WORTH_IT:g} right answers or more."
 )
 def _silent(frame: pl.DataFrame) -> Judgement:
     shares = {policy: stuck_share(frame, policy) for policy in OURS}
     text = ", ".join(f"{policy} {share:.1%} of {n:,}" for policy, (share, n) in shares.items())
-    return f"Silent streams: {text}.", verdict(shares["default"][0] <= STUCK)
+    return f"Silent streams: {text}.", shares["default"][0] <= STUCK
 
 
 @claim(
     f"Of five experts whose accuracy nobody knows, the default reaches {BEST_EXPERT_SHARE:.0%} of what a threshold"
-    " gains that knows the best one.",
-    "deferkit",
+    " gains that knows the best one."
 )
 def _team(frame: pl.DataFrame) -> Judgement | None:
     part = frame.filter(world="several-experts")
@@ -152,13 +146,12 @@ def _team(frame: pl.DataFrame) -> Judgement | None:
         ours, best = (mean_of(part, "more", policy=who, asked_budget=budget) for who in ("default", RIVAL))
         shares.append(ours / best)
         texts.append(f"{budget} {ours:.1f} of {best:.1f} ({shares[-1]:.0%})")
-    return f"Right answers gained: {', '.join(texts)}.", share_verdict(share >= BEST_EXPERT_SHARE for share in shares)
+    return f"Right answers gained: {', '.join(texts)}.", (share >= BEST_EXPERT_SHARE for share in shares)
 
 
 @claim(
     f"Junk among the contexts (60 of 1e50 among 1,500, or a first one of 1e6) costs at most {JUNK_LOSS:g} right"
-    " answers.",
-    "deferkit",
+    " answers."
 )
 def _junk(frame: pl.DataFrame) -> Judgement | None:
     part = frame.filter(world="junk-contexts", policy="default")
@@ -171,7 +164,7 @@ def _junk(frame: pl.DataFrame) -> Judgement | None:
         for feedback, value in paired_cells(part, ["feedback"], junk, "none", "more", by="junk").items()
     }
     text = f"Right answers gained without junk: {clean:.1f}; difference: {cells_text(found)}."
-    return text, share_verdict(mean >= -JUNK_LOSS for mean, _ in found.values())
+    return text, (mean >= -JUNK_LOSS for mean, _ in found.values())
 
 
 EXPERIMENT = Experiment(

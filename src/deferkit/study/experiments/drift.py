@@ -6,17 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import GainOverTime, GoalDots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    StudyClaim,
-    claim,
-    select_rows,
-    share_verdict,
-    verdict,
-)
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, StudyClaim, claim, select_rows
 from deferkit.study.statistics import Difference, cells_text, mean_and_error, paired_cells, surely
 from deferkit.worlds.drift import KINDS
 
@@ -75,7 +65,7 @@ def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> StudyClaim:
     """Return the claim that the goals are reached on some of the seeds, with so many standard errors of tolerance."""
     tolerance = f", within {errors:g} standard errors" if errors else ""
 
-    @claim(f"The default reaches the gain that is asked of it where rewards drift, on {whose}{tolerance}.", "deferkit")
+    @claim(f"The default reaches the gain that is asked of it where rewards drift, on {whose}{tolerance}.")
     def judge(frame: pl.DataFrame) -> Judgement:
         part = frame.filter(pl.col("seed").is_in(seeds))
         met, texts = [], []
@@ -91,26 +81,26 @@ def goal_claim(seeds: tuple[int, ...], whose: str, errors: float) -> StudyClaim:
             f"Gain % of the dynamic optimum, bandit feedback, B = {' / '.join(BUDGETS)},"
             f" {part['seed'].n_unique()} seeds: {'; '.join(texts)}."
         )
-        return measured, share_verdict(met)
+        return measured, met
 
     return judge
 
 
-@claim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.", "deferkit")
+@claim(f"Where nothing drifts, forgetting costs at most {ALLOWED} % of gain.")
 def _still(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame.filter(kind="none"), ["feedback", "asked_budget"], "default", "never")
     held = min(mean for mean, _ in cells.values()) >= -ALLOWED
-    return f"Gain %, default less never, paired: {cells_text(cells, 2)}.", verdict(held)
+    return f"Gain %, default less never, paired: {cells_text(cells, 2)}.", held
 
 
 def ahead_claim(other: str, text: str) -> StudyClaim:
     """Return the claim that the default is ahead of another policy in every drifting cell, with bandit feedback."""
 
-    @claim(text, "deferkit")
+    @claim(text)
     def judge(frame: pl.DataFrame) -> Judgement:
         drifting = frame.filter(pl.col("kind") != "none", feedback="bandit")
         cells = paired_cells(drifting, ["kind", "asked_budget"], "default", other)
-        return f"Gain %, default less {other}, paired: {cells_text(cells)}.", share_verdict(map(surely, cells.values()))
+        return f"Gain %, default less {other}, paired: {cells_text(cells)}.", map(surely, cells.values())
 
     return judge
 

@@ -7,14 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import DifferenceDots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    claim,
-    share_verdict,
-)
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim
 from deferkit.worlds.classifiers import REWARDS, SHAPES
 
 OLD = "default-2026.11"
@@ -52,8 +45,7 @@ def with_alarms(frame: pl.DataFrame) -> pl.DataFrame:
 
 @claim(
     f"Where nothing changes, at most {FALSE_ALARMS:.0%} of the streams of each kind raise an alarm, for each target:"
-    " also where a linear learner cannot represent the rewards.",
-    "deferkit",
+    " also where a linear learner cannot represent the rewards."
 )
 def _false_alarms(frame: pl.DataFrame) -> Judgement:
     still = frame.filter(pl.col("policy") == "default", ~pl.col("change"))
@@ -62,10 +54,10 @@ def _false_alarms(frame: pl.DataFrame) -> Judgement:
         counts = [int((part[f"{name} %"] > 0).sum()) for name in TARGETS]
         met.append(max(counts) <= FALSE_ALARMS * part.height)
         texts.append(f"{stream} {' / '.join(map(str, counts))} of {part.height}")
-    return f"Streams with an alarm of {' / '.join(TARGETS)}: {'; '.join(texts)}.", share_verdict(met)
+    return f"Streams with an alarm of {' / '.join(TARGETS)}: {'; '.join(texts)}.", met
 
 
-@claim(f"At least {FOUND:.0%} of the changes are found.", "deferkit")
+@claim(f"At least {FOUND:.0%} of the changes are found.")
 def _judge_found(frame: pl.DataFrame) -> Judgement:
     met, texts = [], []
     changing = frame.filter(pl.col("policy") == "default", pl.col("change"))
@@ -73,7 +65,7 @@ def _judge_found(frame: pl.DataFrame) -> Judgement:
         found = part["delay"].count()
         met.append(found >= FOUND * part.height)
         texts.append(f"{rewards} {found} of {part.height}")
-    return f"Found: {', '.join(texts)}.", share_verdict(met)
+    return f"Found: {', '.join(texts)}.", met
 
 
 def median_delay(part: pl.DataFrame) -> float:
@@ -81,17 +73,14 @@ def median_delay(part: pl.DataFrame) -> float:
     return float(np.median(part["delay"].fill_null(math.inf).to_numpy()))
 
 
-@claim(
-    f"The median delay is at most {LATER:g} times that of the rule of November 2026, which bounds no false alarms.",
-    "deferkit",
-)
+@claim(f"The median delay is at most {LATER:g} times that of the rule of November 2026, which bounds no false alarms.")
 def _delays(frame: pl.DataFrame) -> Judgement:
     met, texts = [], []
     for (rewards,), part in frame.filter(pl.col("change")).group_by("rewards", maintain_order=True):
         ours, old = (median_delay(part.filter(policy=policy)) for policy in POLICIES)
         met.append(ours <= LATER * old)
         texts.append(f"{rewards} {ours:.0f} (old rule: {old:.0f})")
-    return f"Median delay in tasks: {', '.join(texts)}.", share_verdict(met)
+    return f"Median delay in tasks: {', '.join(texts)}.", met
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from deferkit.study.drawing.panels import TASKS, Figure, Lines
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, claim, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, OutcomeTable, claim
 from deferkit.study.statistics import mean_of, over_trials, power_of
 
 BUDGET, WORLD = 8_000, {"regime": "random"}
@@ -42,7 +42,7 @@ def _sublinear(frame: pl.DataFrame) -> Judgement:
         f"Regret grows as t^{slope:.2f} over the second half of the stream; at T it is {regret:,.0f},"
         f" {share:.2f} % of OPT."
     )
-    return measured, verdict(0 < slope < 1)
+    return measured, 0 < slope < 1
 
 
 def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
@@ -53,19 +53,16 @@ def regrets(frame: pl.DataFrame, policy: str) -> tuple[list[float], str]:
     return [row["mean"] for row in rows], " and ".join(texts)
 
 
-@claim(
-    "Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).",
-    "deferkit",
-)
+@claim("Our Algorithm 1 is the printed one: an independent implementation has regret 835 (full) and 846 (bandit).")
 def _judge_printed(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "paper")
-    return text, verdict(all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True)))
+    return text, all(abs(r - goal) <= off for r, (goal, off) in zip(found, GOALS.values(), strict=True))
 
 
-@claim(f"The default's regret is at most {DEFAULT_GOAL}.", "deferkit")
+@claim(f"The default's regret is at most {DEFAULT_GOAL}.")
 def _default(frame: pl.DataFrame) -> Judgement:
     found, text = regrets(frame, "default")
-    return text, verdict(max(found) <= DEFAULT_GOAL)
+    return text, max(found) <= DEFAULT_GOAL
 
 
 EXPERIMENT = Experiment(

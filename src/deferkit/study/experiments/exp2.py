@@ -9,10 +9,7 @@ from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
 from deferkit.study.experiments.experiment import (
     BUDGETS,
-    FAILS,
-    HOLDS,
     HUMAN_REGIMES,
-    PARTLY,
     PRINTED_PCT,
     REGIMES,
     Experiment,
@@ -23,7 +20,6 @@ from deferkit.study.experiments.experiment import (
     claim,
     goal_claim,
     select_rows,
-    share_verdict,
     verdict,
 )
 from deferkit.study.statistics import as_float, compare_paired, mean_of, over_trials
@@ -62,7 +58,7 @@ class Contest(NamedTuple):
     @property
     def verdict(self) -> str:
         """Whether it is ahead everywhere, somewhere or nowhere."""
-        return HOLDS if self.won == self.settings else PARTLY if self.won else FAILS
+        return verdict([self.won > 0, self.won == self.settings])
 
 
 def against_baselines(frame: pl.DataFrame, policy: str) -> Contest:
@@ -112,7 +108,7 @@ def _close(frame: pl.DataFrame) -> Judgement:
         f" least {CLOSE} % in {len(near)} of {len(gains)} settings"
         + (f", from B = {as_float(near['budget'].min()):,.0f} up." if len(near) else ".")
     )
-    return measured, share_verdict(gains["mean"] >= CLOSE)
+    return measured, gains["mean"] >= CLOSE
 
 
 @claim("It significantly outperforms all simple baselines (Experiment 2).", "paper")
@@ -128,9 +124,8 @@ def _baselines(frame: pl.DataFrame) -> Judgement:
 def _margin(frame: pl.DataFrame) -> Judgement:
     margin = more_gain(frame, "paper", "best-reject")
     small, large = max(margin["complementary"]) < MARGIN, margin["dominant"]
-    either = small or max(large) > MARGIN
-    found = HOLDS if small and min(large) > MARGIN else PARTLY if either else FAILS
-    return f"Gain less BestReject's, B = 500 … 32,000: {by_regime(margin, 0)}.", found
+    held = [small, max(large) > MARGIN, min(large) > MARGIN]
+    return f"Gain less BestReject's, B = 500 … 32,000: {by_regime(margin, 0)}.", held
 
 
 @claim("The budget is never passed.", "paper")
@@ -140,13 +135,11 @@ def _never_passed(frame: pl.DataFrame) -> Judgement:
         "The most that any policy but HumanOnly and OPT (which keeps it on average) spent in any trial:"
         f" {most:.2f} % of B."
     )
-    return measured, verdict(most <= 100)
+    return measured, most <= 100
 
 
 @claim(
-    "Our Algorithm 1 has the per cents of OPT of an independent implementation,"
-    " within 0.5 (1.0 dominant at B ≤ 2,000).",
-    "deferkit",
+    "Our Algorithm 1 has the per cents of OPT of an independent implementation, within 0.5 (1.0 dominant at B ≤ 2,000)."
 )
 def _judge_printed(frame: pl.DataFrame) -> Judgement:
     own = frame.filter(policy="paper", feedback="full")
@@ -156,31 +149,31 @@ def _judge_printed(frame: pl.DataFrame) -> Judgement:
     ]
     worst, regime, budget = max(off)
     held = all(far <= (1.0 if r == "dominant" and b <= 2_000 else 0.5) for far, r, b in off)
-    return f"Largest difference {worst:.2f}, {regime} at B = {budget:,}.", verdict(held)
+    return f"Largest difference {worst:.2f}, {regime} at B = {budget:,}.", held
 
 
-@claim("The default beats every simple baseline at every budget.", "deferkit")
+@claim("The default beats every simple baseline at every budget.")
 def _default(frame: pl.DataFrame) -> Judgement:
     contest = against_baselines(frame, "default")
     low, high = extremes(frame.filter(feedback="full", policy="default"), "gain")
     return f"{contest.text} Its gain is {low:.1f} to {high:.2f} %.", contest.verdict
 
 
-@claim("The default's optimism pays in these worlds.", "deferkit")
+@claim("The default's optimism pays in these worlds.")
 def _optimism(frame: pl.DataFrame) -> Judgement:
     more = more_gain(frame, "default", "greedy")
     measured = (
         f"Gain less that of greedy, which has no optimism: {by_regime(more, 1)}. It is an insurance for rewards"
         " that nobody happens to try; here every feature comes often, and nothing has to be insured."
     )
-    return measured, verdict(min(map(min, more.values())) > 0)
+    return measured, min(map(min, more.values())) > 0
 
 
-@claim(f"The default spends at least {SPENT} % of a budget that binds.", "deferkit")
+@claim(f"The default spends at least {SPENT} % of a budget that binds.")
 def _judge_spending(frame: pl.DataFrame) -> Judgement:
     binding = frame.filter(pl.col("policy") == "default", pl.col("opt_price") > 0)
     low, _ = extremes(binding, "spent_pct", ("regime", "budget", "feedback"))
-    return f"Mean over trials, the least of all settings: {low:.2f} %.", verdict(low >= SPENT)
+    return f"Mean over trials, the least of all settings: {low:.2f} %.", low >= SPENT
 
 
 def panel(value: str, title: str, bottom: float, *left_out: str) -> Lines:

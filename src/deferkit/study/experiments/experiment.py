@@ -20,8 +20,8 @@ FEEDBACKS = ("full", "bandit", "reviewed")
 
 Rows = Callable[[pl.DataFrame], pl.DataFrame]
 """Chooses trials, or adds columns to them."""
-Judgement = tuple[str, str]
-"""What was measured, and the verdict."""
+Judgement = tuple[str, bool | Iterable[bool] | str]
+"""What was measured, and whether the claim holds: in one, in each of several cells, or a verdict."""
 
 
 class Finding(NamedTuple):
@@ -38,7 +38,7 @@ class StudyClaim(NamedTuple):
 
     text: str
     source: str  # where it stands: "paper" or "deferkit"
-    judge: Callable[[pl.DataFrame], Judgement | None]  # None where nothing of it was measured
+    judge: Callable[[pl.DataFrame], tuple[str, str] | None]  # what was measured and the verdict; None if nothing was
     scope: Callable[[pl.DataFrame], str] = lambda _: ""  # what it is limited to, where not everything could be run
 
     def text_of(self, frame: pl.DataFrame) -> str:
@@ -47,14 +47,25 @@ class StudyClaim(NamedTuple):
         return f"{self.text.removesuffix('.')} ({scope})." if scope else self.text
 
 
-def claim(text: str, source: str) -> Callable[[Callable[[pl.DataFrame], Judgement | None]], StudyClaim]:
+def claim(
+    text: str, source: str = "deferkit", **scope: Callable[[pl.DataFrame], str]
+) -> Callable[[Callable[[pl.DataFrame], Judgement | None]], StudyClaim]:
     """Return a decorator that makes a claim of the function that judges it.
 
     Args:
         text: The claim, a sentence.
         source: Where it stands: "paper" or "deferkit".
+        scope: The `scope` of the claim, if it has one.
     """
-    return lambda judge: StudyClaim(text, source, judge)
+
+    def decorate(judge: Callable[[pl.DataFrame], Judgement | None]) -> StudyClaim:
+        def judge_in_words(frame: pl.DataFrame) -> tuple[str, str] | None:
+            judged = judge(frame)
+            return None if judged is None else (judged[0], verdict(judged[1]))
+
+        return StudyClaim(text, source, judge_in_words, **scope)
+
+    return decorate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,23 +243,16 @@ class Experiment:
         return found
 
 
-def share_verdict(held: Iterable[bool]) -> str:
-    """Return the verdict on a claim about several cells: it holds in all of them, in some or in none.
+def verdict(held: bool | Iterable[bool] | str) -> str:
+    """Return the verdict on a claim that holds or does not; of several cells, in all of them, in some or in none.
 
-    >>> share_verdict([True, True]), share_verdict([True, False]), share_verdict([False])
-    ('holds', 'holds in part', 'does not hold')
+    >>> verdict(True), verdict([True, True]), verdict([True, False]), verdict([False])
+    ('holds', 'holds', 'holds in part', 'does not hold')
     """
-    each = list(held)
+    if isinstance(held, str):
+        return held
+    each = list(held) if isinstance(held, Iterable) else [held]
     return HOLDS if each and all(each) else PARTLY if any(each) else FAILS
-
-
-def verdict(held: bool) -> str:
-    """Return the verdict on a claim that holds or does not.
-
-    >>> verdict(True), verdict(False)
-    ('holds', 'does not hold')
-    """
-    return HOLDS if held else FAILS
 
 
 def select_rows(**where: Any) -> Rows:
@@ -287,11 +291,8 @@ def goal_claim(*, noise: float, horizon: int) -> StudyClaim:
         noise: σ of the world.
         horizon: T, the number of tasks.
     """
-    return StudyClaim(
-        f"The default reaches the gain that is asked of it (T = {horizon:,}, σ = {noise:g}).",
-        "deferkit",
-        lambda frame: _judge(frame, noise, horizon),
-    )
+    text = f"The default reaches the gain that is asked of it (T = {horizon:,}, σ = {noise:g})."
+    return claim(text)(lambda frame: _judge(frame, noise, horizon))
 
 
 def _judge(frame: pl.DataFrame, noise: float, horizon: int) -> Judgement:
@@ -310,4 +311,4 @@ def _judge(frame: pl.DataFrame, noise: float, horizon: int) -> Judgement:
             parts.append(f"{regime}, {feedback}: " + ", ".join(f"{gain:.1f}" for gain in gains.values()))
     budgets = ", ".join(f"{b:,}" for b in next(iter(goals_by_regime.values())))
     measured = f"{sum(met)} of {len(met)} goals. Gain % at B = {budgets}: {'; '.join(parts)}."
-    return measured + (f" Missed: {'; '.join(missed)}." if missed else ""), share_verdict(met)
+    return measured + (f" Missed: {'; '.join(missed)}." if missed else ""), met

@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import Dots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import REGIMES, Experiment, Grid, Judgement, MeanTable, claim, verdict
+from deferkit.study.experiments.experiment import REGIMES, Experiment, Grid, Judgement, MeanTable, claim
 from deferkit.study.statistics import as_float, mean_and_error
 
 HEAVY_GOAL = 95.0
@@ -47,8 +47,7 @@ def gains(frame: pl.DataFrame, **where: Any) -> tuple[float, float]:
 
 @claim(
     f"With a heavy tail and late costs, holds that are extended or reviews that are stopped gain {HEAVY_GOAL:g} % or"
-    " more, with values that are known.",
-    "deferkit",
+    " more, with values that are known."
 )
 def _heavy(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
@@ -62,10 +61,10 @@ def _heavy(frame: pl.DataFrame) -> Judgement:
                 f" {held:.0f})"
             )
             met.append(mean >= HEAVY_GOAL)
-    return f"Gain %, fresh seeds and all with standard errors in parentheses: {'; '.join(texts)}.", verdict(all(met))
+    return f"Gain %, fresh seeds and all with standard errors in parentheses: {'; '.join(texts)}.", all(met)
 
 
-@claim("Where outcomes come after 10 % of a short stream, the learner gains what is asked of it.", "deferkit")
+@claim("Where outcomes come after 10 % of a short stream, the learner gains what is asked of it.")
 def _late(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
     for regime, goal in LATE_GOALS.items():
@@ -73,15 +72,15 @@ def _late(frame: pl.DataFrame) -> Judgement:
         (held, _), (old, fresh) = (gains(frame, held=each, **given) for each in ("hold max_cost", "hold auto"))
         texts.append(f"{regime} {old:.0f} ({fresh:.0f}; asked {goal:g}, holding max_cost {held:.0f})")
         met.append(old >= goal)
-    return f"Gain %, fresh seeds in parentheses: {'; '.join(texts)}.", verdict(all(met))
+    return f"Gain %, fresh seeds in parentheses: {'; '.join(texts)}.", all(met)
 
 
-@claim("Nothing is spent over budget, whoever is asked.", "deferkit")
+@claim("Nothing is spent over budget, whoever is asked.")
 def _judge_overruns(frame: pl.DataFrame) -> Judgement:
     most, overrun = as_float(frame["spent_pct"].max()), as_float(frame["overrun"].max())
     stopped = as_float(frame.filter(held="hold auto")["stopped"].mean())
     measured = f"At most {most:.2f} % of a budget was spent; overruns {overrun:g}; {stopped:.1f} reviews stopped a run."
-    return measured, verdict(most <= 100 + 1e-6 and overrun == 0)
+    return measured, most <= 100 + 1e-6 and overrun == 0
 
 
 EXPERIMENT = Experiment(

@@ -8,7 +8,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, select_rows, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, select_rows
 from deferkit.study.statistics import mean_of, power_of
 
 HORIZONS = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
@@ -66,7 +66,7 @@ def _rate(frame: pl.DataFrame) -> Judgement:
         f" T = 4,000. At B = 0.16·T, where it is not, as T^{paper:.2f} ({paper_error:.3f}); with the gradient of"
         f" Agrawal & Devanur as T^{gradient:.2f} ({gradient_error:.3f})."
     )
-    return measured, verdict(large <= ROOT)
+    return measured, large <= ROOT
 
 
 @claim("The performance gets closer to OPT as T increases (Experiment 1).", "paper")
@@ -74,13 +74,13 @@ def _closer(frame: pl.DataFrame) -> Judgement:
     short, long = (
         mean_of(frame, "pct_opt", policy="paper", horizon=t, asked_budget=SHARE) for t in (HORIZONS[0], HORIZONS[-1])
     )
-    return f"{short:.2f} % of OPT at T = 2,000, {long:.2f} % at T = 128,000.", verdict(long > short)
+    return f"{short:.2f} % of OPT at T = 2,000, {long:.2f} % at T = 128,000.", long > short
 
 
-@claim(f"The default's regret grows as T^{GOAL} at most.", "deferkit")
+@claim(f"The default's regret grows as T^{GOAL} at most.")
 def _default(frame: pl.DataFrame) -> Judgement:
     slope, error = exponents(frame, "default")
-    return f"T^{slope:.2f} (standard error {error:.3f}).", verdict(slope <= GOAL)
+    return f"T^{slope:.2f} (standard error {error:.3f}).", slope <= GOAL
 
 
 EXPERIMENT = Experiment(

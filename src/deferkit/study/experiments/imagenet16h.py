@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import tasks_text
 from deferkit.study.drawing.panels import Figure, Rows
-from deferkit.study.experiments.experiment import Experiment, Judgement, claim, select_rows, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim, select_rows
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -90,7 +90,7 @@ def _alone(frame: pl.DataFrame) -> Judgement:
             found += each
             texts.append(f"{model} {who} {difference(each[0])} and {difference(each[1])}")
     measured = f"% of OPT more than HumanOnly and ModelOnly: {'; '.join(texts)}."
-    return measured, share_verdict(map(surely, found))
+    return measured, map(surely, found)
 
 
 @claim("NeuralLogistic and Logistic achieve similar performance (ImageNet16H).", "paper")
@@ -98,7 +98,7 @@ def _alone(frame: pl.DataFrame) -> Judgement:
 def _similar(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "NeuralLogistic", "Logistic", "pct_opt", by="who")
     measured = f"% of OPT, NeuralLogistic less Logistic: {cells_text(cells, 2)}. Similar: within {SIMILAR} % of OPT."
-    return measured, share_verdict(abs(mean) <= SIMILAR for mean, _ in cells.values())
+    return measured, (abs(mean) <= SIMILAR for mean, _ in cells.values())
 
 
 @claim("The weak spot is the baseline network at B = T/4 (ImageNet16H).", "paper")
@@ -119,10 +119,10 @@ def _weak(frame: pl.DataFrame) -> Judgement:
         f"With the printed price Logistic has {mean_of(there, 'pct_opt'):.1f} % of OPT there and spends"
         f" {mean_of(there, 'spent_pct'):.0f} % of the budget; more % of OPT elsewhere: {cells_text(worse)}."
     )
-    return measured, share_verdict(map(surely, worse.values()))
+    return measured, map(surely, worse.values())
 
 
-@claim("Our price gains more there, and leaves less of the budget unspent (ImageNet16H).", "deferkit")
+@claim("Our price gains more there, and leaves less of the budget unspent (ImageNet16H).")
 @again
 def _price(frame: pl.DataFrame) -> Judgement:
     there = frame.filter(**WEAK)
@@ -142,10 +142,10 @@ def _price(frame: pl.DataFrame) -> Judgement:
         " passed, whatever comes."
     )
     held = [surely(found) and spent[who] > spent[who + PRINTED] for who, found in ours.items()]
-    return measured, share_verdict(held)
+    return measured, held
 
 
-@claim("TreeLogistic never loses to Logistic by more than noise (ImageNet16H).", "deferkit")
+@claim("TreeLogistic never loses to Logistic by more than noise (ImageNet16H).")
 @again
 def _trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["world_model", "limit"], "TreeLogistic", "Logistic", by="who")
@@ -154,10 +154,10 @@ def _trees(frame: pl.DataFrame) -> Judgement:
     both = tree.join(linear, on=["world_model", "limit"], suffix="_linear")
     times = as_float((both["gain"] / both["gain_linear"].clip(lower_bound=1e-9)).max())
     measured = f"Gain %, TreeLogistic less Logistic: {cells_text(cells)}; at best {times:.1f} × the gain. {REPEATS}"
-    return measured, share_verdict(map(not_below, cells.values()))
+    return measured, map(not_below, cells.values())
 
 
-@claim("TreeLogistic gains more than Logistic also where each picture comes once (ImageNet16H).", "deferkit")
+@claim("TreeLogistic gains more than Logistic also where each picture comes once (ImageNet16H).")
 def _once(frame: pl.DataFrame) -> Judgement | None:
     once = frame.filter(~pl.col("repeats"))
     if once.is_empty():
@@ -177,7 +177,7 @@ def _once(frame: pl.DataFrame) -> Judgement | None:
     measured = (
         f"T = {tasks_text(once)}, B = T/4, gain % more than Logistic: {'; '.join(texts)}. Logistic itself: {gains}."
     )
-    return measured, share_verdict(map(surely, found))
+    return measured, map(surely, found)
 
 
 EXPERIMENT = Experiment(

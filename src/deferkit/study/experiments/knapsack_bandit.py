@@ -6,7 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import FeedbackDifferences
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, claim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, MeanTable, claim
 from deferkit.study.experiments.knapsacks import NEURAL, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -60,16 +60,16 @@ def _better(frame: pl.DataFrame) -> Judgement:
         f"Gain %, bandit less full: Linear {texts['Linear']}; printed price {texts.get(PAPERS, 'not run')}."
         f" With the paper's price, over its budgets: {difference(average)}."
     )
-    return measured, share_verdict([slight, slight and surely(average)])
+    return measured, [slight, slight and surely(average)]
 
 
-@claim(f"Bandit feedback changes the gain of any learner by less than {SLIGHT:.0f} % (knapsacks).", "deferkit")
+@claim(f"Bandit feedback changes the gain of any learner by less than {SLIGHT:.0f} % (knapsacks).")
 def _small(frame: pl.DataFrame) -> Judgement:
     cells = by_learner(frame)
     changes = [abs(mean) for found in cells.values() for mean, _ in found.values()]
     texts = [f"{who}: {cells_text(found)}" for who, found in cells.items()]
     measured = f"{'; '.join(texts)}. The largest change is {max(changes):.1f}."
-    return measured, share_verdict(change < SLIGHT for change in changes)
+    return measured, (change < SLIGHT for change in changes)
 
 
 EXPERIMENT = Experiment(

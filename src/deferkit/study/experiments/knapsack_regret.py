@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, claim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, claim
 from deferkit.study.experiments.knapsacks import KIND, NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import (
     BUDGETS,
@@ -70,7 +70,7 @@ def _exponents(frame: pl.DataFrame) -> Judgement:
         " without a limit and with the paper's price."
     )
     judged = [slope for (who, b), slope in slopes.items() if b == "inf" or who.endswith(PRINTED)]
-    return measured, share_verdict(abs(slope - 2 / 3) <= CLOSE for slope in judged)
+    return measured, (abs(slope - 2 / 3) <= CLOSE for slope in judged)
 
 
 @claim("With a limited budget regret is substantially higher (knapsacks).", "paper")
@@ -83,10 +83,10 @@ def _limits(frame: pl.DataFrame) -> Judgement:
                 both = frame.filter(who=who, asked_budget=b).join(free, on="seed")
                 more[f"{who} {BUDGETS[b]}"] = mean_and_error((both["regret"] - both["free"]).to_numpy())
     measured = f"Regret more than without a limit: {cells_text(more, 0)}. Judged with the paper's price."
-    return measured, share_verdict(surely(found) for cell, found in more.items() if PRINTED in cell)
+    return measured, (surely(found) for cell, found in more.items() if PRINTED in cell)
 
 
-@claim("With the same estimates, our price gains more than the printed one at every budget (knapsacks).", "deferkit")
+@claim("With the same estimates, our price gains more than the printed one at every budget (knapsacks).")
 def _price(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for who in LEARNERS:
@@ -95,7 +95,7 @@ def _price(frame: pl.DataFrame) -> Judgement:
             found.append(compare(part, who, who + PRINTED))
             spent = [mean_of(part, "spent_pct", who=each) for each in (who + PRINTED, who)]
             texts.append(f"{who} {BUDGETS[b]} {difference(found[-1])} (spent {spent[0]:.0f} % then {spent[1]:.0f} %)")
-    return f"Gain % more than with the printed price: {'; '.join(texts)}.", share_verdict(map(surely, found))
+    return f"Gain % more than with the printed price: {'; '.join(texts)}.", map(surely, found)
 
 
 @claim("The budget is never passed (knapsacks).", "paper")
@@ -103,10 +103,10 @@ def _never_passed(frame: pl.DataFrame) -> Judgement:
     bound = frame.filter(~pl.col("policy").is_in(["human-only", "opt"]))
     most = as_float(bound["spent_pct"].drop_nans().drop_nulls().max())
     measured = f"The most that anyone but HumanOnly and OPT spent in any trial: {most:.2f} % of B."
-    return measured, share_verdict([most <= 100])
+    return measured, [most <= 100]
 
 
-@claim("TreeLinear never loses to Linear by more than noise (knapsacks).", "deferkit")
+@claim("TreeLinear never loses to Linear by more than noise (knapsacks).")
 def _trees(frame: pl.DataFrame) -> Judgement:
     cells = paired_cells(frame, ["limit"], "TreeLinear", "Linear", by="who")
     gains = [[mean_of(frame, "gain", who=who, limit=limit) for who in ("TreeLinear", "Linear")] for limit in cells]
@@ -115,10 +115,10 @@ def _trees(frame: pl.DataFrame) -> Judgement:
         f"Gain %, TreeLinear less Linear: {cells_text(cells)}; at best {times:.1f} × the gain. TreeLinear:"
         f" {at_budgets(frame, 'TreeLinear', 'gain')}; Linear: {at_budgets(frame, 'Linear', 'gain')}."
     )
-    return measured, share_verdict(map(not_below, cells.values()))
+    return measured, map(not_below, cells.values())
 
 
-@claim("NeuralUCB and NeuralTS, with our price, gain no more than NeuralLinear (knapsacks).", "deferkit")
+@claim("NeuralUCB and NeuralTS, with our price, gain no more than NeuralLinear (knapsacks).")
 def _networks(frame: pl.DataFrame) -> Judgement | None:
     found, texts = [], []
     for who in ("NeuralUCB", "NeuralTS"):
@@ -128,7 +128,7 @@ def _networks(frame: pl.DataFrame) -> Judgement | None:
             texts.append(f"{who} {BUDGETS[b]} {difference(found[-1])} at {us:,.0f} µs a step")
     if not found:
         return None
-    return f"Gain %, NeuralLinear less theirs: {'; '.join(texts)}.", share_verdict(map(not_below, found))
+    return f"Gain %, NeuralLinear less theirs: {'; '.join(texts)}.", map(not_below, found)
 
 
 EXPERIMENT = Experiment(

@@ -5,7 +5,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import RewardSoFar
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, claim, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, OutcomeTable, claim
 from deferkit.study.experiments.knapsacks import NEURAL, RULES, WORLD, by_name, people_remark
 from deferkit.study.experiments.people import OPT, compare, grid, over_tasks, paths
 from deferkit.study.statistics import Difference, cells_text, difference, mean_and_error, mean_of, surely
@@ -60,7 +60,7 @@ def _alone(frame: pl.DataFrame) -> Judgement:
         f"Reward more than theirs, paired, with its standard error: {text}."
         f" {people_remark(frame).capitalize() or 'People of a file'}."
     )
-    return measured, share_verdict(surely(found) for (who, _), found in cells.items() if who != "TreeLinear")
+    return measured, (surely(found) for (who, _), found in cells.items() if who != "TreeLinear")
 
 
 @claim(
@@ -73,10 +73,10 @@ def _networks(frame: pl.DataFrame) -> Judgement:
         f"Reward a task, NeuralLinear less Linear: {difference(early, 3)} in the first {EARLY} tasks,"
         f" {difference(late, 3)} after them."
     )
-    return measured, share_verdict([abs(early[0]) <= max(SIMILAR, 2 * early[1]), surely(late)])
+    return measured, [abs(early[0]) <= max(SIMILAR, 2 * early[1]), surely(late)]
 
 
-@claim("TreeLinear gains more than Linear (knapsacks, no limit).", "deferkit")
+@claim("TreeLinear gains more than Linear (knapsacks, no limit).")
 def _trees(frame: pl.DataFrame) -> Judgement:
     tree = compare(frame, "TreeLinear", "Linear")
     gains = ", ".join(f"{who} {mean_of(frame, 'gain', who=who):.1f}" for who in LEARNERS)
@@ -84,7 +84,7 @@ def _trees(frame: pl.DataFrame) -> Judgement:
         f"Gain %, TreeLinear less Linear: {difference(tree)}; {gains}; TreeLinear less NeuralLinear"
         f" {difference(compare(frame, 'TreeLinear', 'NeuralLinear'))}."
     )
-    return measured, share_verdict([surely(tree)])
+    return measured, [surely(tree)]
 
 
 def people_table(_: pl.DataFrame) -> dict[str, pl.DataFrame]:

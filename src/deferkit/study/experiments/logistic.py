@@ -9,18 +9,7 @@ from scipy.stats import t as student
 
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
-from deferkit.study.experiments.experiment import (
-    FAILS,
-    HOLDS,
-    PARTLY,
-    REGIMES,
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    claim,
-    share_verdict,
-)
+from deferkit.study.experiments.experiment import REGIMES, Experiment, Grid, Judgement, MeanTable, claim
 from deferkit.study.statistics import as_float, cell, mean_and_error, mean_of, over_trials
 
 BUDGETS = (200, 800, 2_500)
@@ -47,7 +36,7 @@ def add_variant(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(variant=name)
 
 
-@claim(f"One Newton step loses at most {ALLOWED} % of OPT against the exact estimate at every step.", "deferkit")
+@claim(f"One Newton step loses at most {ALLOWED} % of OPT against the exact estimate at every step.")
 def _newton(rows: pl.DataFrame) -> Judgement:
     step, exact = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "always"))
     paired = exact.join(step, on=["regime", "asked_budget", "seed"], suffix="_step").with_columns(
@@ -63,10 +52,10 @@ def _newton(rows: pl.DataFrame) -> Judgement:
         + f"; at {as_float(step['us_per_step'].median()):.0f} µs a step instead of"
         f" {as_float(exact['us_per_step'].median()):,.0f}."
     )
-    return measured, FAILS if mean - reach > ALLOWED else HOLDS if mean + reach <= ALLOWED else PARTLY
+    return measured, [mean - reach <= ALLOWED, mean + reach <= ALLOWED]
 
 
-@claim("The logistic link is worth having for binary rewards.", "deferkit")
+@claim("The logistic link is worth having for binary rewards.")
 def _link(rows: pl.DataFrame) -> Judgement:
     step, linear = (rows.filter(variant=NAMES[kind]) for kind in ("logistic", "identity"))
     gained = [
@@ -79,7 +68,7 @@ def _link(rows: pl.DataFrame) -> Judgement:
         + ", ".join(f"{gain:+.1f}" for gain in gained)
         + "."
     )
-    return measured, share_verdict(gain > 0 for gain in gained)
+    return measured, (gain > 0 for gain in gained)
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, select_rows, share_verdict
+from deferkit.study.experiments.experiment import Experiment, Judgement, StudyClaim, claim, select_rows
 from deferkit.study.experiments.people import (
     BUDGETS,
     LIMITED,
@@ -48,7 +48,7 @@ def settings(frame: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
     return [(str(key[0]), part) for key, part in frame.group_by("setting", maintain_order=True)]
 
 
-@claim("Both together are better than the model or the human alone (model-vs-human, no limit).", "deferkit")
+@claim("Both together are better than the model or the human alone (model-vs-human, no limit).")
 def _alone(frame: pl.DataFrame) -> Judgement:
     found, texts = [], []
     for title, part in settings(frame.filter(asked_budget="inf")):
@@ -56,12 +56,10 @@ def _alone(frame: pl.DataFrame) -> Judgement:
         found += each
         texts.append(f"{title} {difference(each[0])} and {difference(each[1])}")
     measured = f"% of OPT that Logistic has more than HumanOnly and ModelOnly: {'; '.join(texts)}."
-    return measured, share_verdict(map(surely, found))
+    return measured, map(surely, found)
 
 
-@claim(
-    "Logistic gains more than BestReject, which knows its threshold, and ArbitraryHuman (model-vs-human).", "deferkit"
-)
+@claim("Logistic gains more than BestReject, which knows its threshold, and ArbitraryHuman (model-vs-human).")
 def _rules(frame: pl.DataFrame) -> Judgement:
     found, lost = [], []
     for title, part in settings(frame):
@@ -72,10 +70,10 @@ def _rules(frame: pl.DataFrame) -> Judgement:
                     lost.append(f"{title} {BUDGETS[b]}, {rule}: {difference(found[-1])}")
     least = min(mean for mean, _ in found)
     measured = f"In {len(found) - len(lost)} of {len(found)} comparisons; gain % more: at least {least:.1f}."
-    return measured + (f" Not in: {'; '.join(lost)}." if lost else ""), share_verdict(map(surely, found))
+    return measured + (f" Not in: {'; '.join(lost)}." if lost else ""), map(surely, found)
 
 
-@claim(f"A real shift, one experiment after another, costs Logistic less than {SMALL_LOSS:.0f} % of gain.", "deferkit")
+@claim(f"A real shift, one experiment after another, costs Logistic less than {SMALL_LOSS:.0f} % of gain.")
 def _shift(frame: pl.DataFrame) -> Judgement:
     texts, losses = [], []
     for who in (KIND, f"Neural{KIND}", f"Tree{KIND}"):
@@ -94,13 +92,13 @@ def _shift(frame: pl.DataFrame) -> Judgement:
         f"Gain % lost against shuffled people: {'; '.join(texts)}."
         " The budget is paced as if what comes were like what came."
     )
-    return measured, share_verdict(loss < SMALL_LOSS for loss in losses)
+    return measured, (loss < SMALL_LOSS for loss in losses)
 
 
 def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], bool]) -> StudyClaim:
     """Return a claim about one policy against another, wherever both were run."""
 
-    @claim(text, "deferkit")
+    @claim(text)
     def judge(frame: pl.DataFrame) -> Judgement:
         found: list[Difference] = []
         texts = []
@@ -114,7 +112,7 @@ def pair_claim(text: str, one: str, other: str, rule: Callable[[Difference], boo
             ]
             at_fourth = f" (spent at T/4: {' and '.join(spent)})" if spent else ""
             texts += [f"{title}: {cells_text(each)}{at_fourth}"] if each else []
-        return f"Gain %, {one} less {other}: {'; '.join(texts)}.", share_verdict(map(rule, found))
+        return f"Gain %, {one} less {other}: {'; '.join(texts)}.", map(rule, found)
 
     return judge
 

@@ -16,7 +16,6 @@ from deferkit.study.experiments.experiment import (
     MeanTable,
     claim,
     goal_claim,
-    share_verdict,
 )
 from deferkit.study.statistics import mean_of
 
@@ -32,7 +31,7 @@ def told_truly(frame: pl.DataFrame) -> pl.DataFrame:
     return full.filter(pl.col("policy_noise").is_null()) if "policy_noise" in frame.columns else full
 
 
-@claim("Five times the noise leaves the default ahead of Algorithm 1.", "deferkit")
+@claim("Five times the noise leaves the default ahead of Algorithm 1.")
 def _ahead(frame: pl.DataFrame) -> Judgement:
     told = told_truly(frame).filter(noise=HIGH)
     less = frame.filter(pl.col("policy_noise") == LOW, feedback="full", noise=HIGH)
@@ -48,7 +47,7 @@ def _ahead(frame: pl.DataFrame) -> Judgement:
         "Gain % default / Algorithm 1 told σ = 0.5 / told σ = 0.1, at B = 500, 2,000, 8,000, 32,000, complementary then"
         f" dominant: {', '.join(f'{a:.1f}/{b:.1f}/{c:.1f}' for a, b, c in rows)}."
     )
-    return measured, share_verdict(ours > max(paper, bolder) for ours, paper, bolder in rows)
+    return measured, (ours > max(paper, bolder) for ours, paper, bolder in rows)
 
 
 EXPERIMENT = Experiment(

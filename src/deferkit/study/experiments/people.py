@@ -9,7 +9,7 @@ import polars as pl
 from deferkit.errors import MissingData
 from deferkit.study.drawing.charts import in_order
 from deferkit.study.drawing.panels import TASKS, Lines, Rows
-from deferkit.study.experiments.experiment import Grid, Judgement, MeanTable, StudyClaim, share_verdict
+from deferkit.study.experiments.experiment import Grid, Judgement, MeanTable, StudyClaim, claim
 from deferkit.study.statistics import Difference, compare_paired, difference, mean_of
 from deferkit.worlds import make_world
 
@@ -129,6 +129,7 @@ def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = Non
         where: Which trials are judged; all by default.
     """
 
+    @claim(f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({data}).")
     def judge(frame: pl.DataFrame) -> Judgement:
         close, texts = [], []
         judged = frame if where is None else frame.filter(where)
@@ -140,10 +141,9 @@ def default_claim(kind: str, data: str, *cells: str, where: pl.Expr | None = Non
                 behind = compare(here, DEFAULT, best)
                 close.append(behind[0] >= -CLOSE)
                 texts.append(f"{' '.join([*map(str, key), BUDGETS[b]])} {difference(behind)} ({best})")
-        return f"Gain %, default less the best of them: {', '.join(texts)}.", share_verdict(close)
+        return f"Gain %, default less the best of them: {', '.join(texts)}.", close
 
-    claim = f"The default gains at most {CLOSE:g} less than the best of {kind}, Tree{kind} and BestReject ({data})."
-    return StudyClaim(claim, "deferkit", judge)
+    return judge
 
 
 def at_budgets(frame: pl.DataFrame, who: str, value: str, digits: int = 1) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import Dots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim, verdict
+from deferkit.study.experiments.experiment import Experiment, Grid, Judgement, MeanTable, claim
 from deferkit.study.statistics import as_float
 from deferkit.worlds.arrivals import PATTERNS
 
@@ -58,26 +58,24 @@ def judge_goals(frame: pl.DataFrame, budget: str, goals: dict[str, float]) -> Ju
         old, fresh = (mean_gain(frame, fresh=each, **given) for each in (False, True))
         texts.append(f"{pattern} {old:.1f} ({fresh:.1f}; asked {goal:g})")
         met.append(old >= goal)
-    return f"Gain %, fresh seeds in parentheses: {', '.join(texts)}.", verdict(all(met))
+    return f"Gain %, fresh seeds in parentheses: {', '.join(texts)}.", all(met)
 
 
 @claim(
     "With values that are known, an allowance that lapses gains what is asked of it, of the best for someone who knows"
-    " all tasks to come.",
-    "deferkit",
+    " all tasks to come."
 )
 def _weekly(frame: pl.DataFrame) -> Judgement:
     return judge_goals(frame, WEEKLY, GOALS)
 
 
-@claim("If nothing lapses, likewise, of the best over all periods.", "deferkit")
+@claim("If nothing lapses, likewise, of the best over all periods.")
 def _judge_carrying(frame: pl.DataFrame) -> Judgement:
     return judge_goals(frame, CARRIED, CARRIED_GOALS)
 
 
 @claim(
-    f"One total until a date gains at least {KEPT_UNTIL_END:g} % of what it gains for who knows the number of tasks.",
-    "deferkit",
+    f"One total until a date gains at least {KEPT_UNTIL_END:g} % of what it gains for who knows the number of tasks."
 )
 def _until(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
@@ -91,10 +89,10 @@ def _until(frame: pl.DataFrame) -> Judgement:
         ]
         texts.append(f"{pattern} {shares[0]:.1f} ({shares[1]:.1f})")
         met.append(shares[0] >= KEPT_UNTIL_END)
-    return f"Per cent, fresh seeds in parentheses: {', '.join(texts)}.", verdict(all(met))
+    return f"Per cent, fresh seeds in parentheses: {', '.join(texts)}.", all(met)
 
 
-@claim(f"To learn the values on the way costs at most {LEARNING_COSTS:g} points of gain.", "deferkit")
+@claim(f"To learn the values on the way costs at most {LEARNING_COSTS:g} points of gain.")
 def _learning(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
     for pattern in PATTERNS:
@@ -102,7 +100,7 @@ def _learning(frame: pl.DataFrame) -> Judgement:
         lost = mean_gain(frame, run="known values", **given) - mean_gain(frame, run="the learner", **given)
         texts.append(f"{pattern} {lost:+.1f}")
         met.append(lost <= LEARNING_COSTS)
-    return f"Points lost with an allowance that lapses: {', '.join(texts)}.", verdict(all(met))
+    return f"Points lost with an allowance that lapses: {', '.join(texts)}.", all(met)
 
 
 EXPERIMENT = Experiment(

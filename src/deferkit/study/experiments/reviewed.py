@@ -7,15 +7,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import TrialGains, TrialSpending
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    FEEDBACKS,
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    StudyClaim,
-    share_verdict,
-)
+from deferkit.study.experiments.experiment import FEEDBACKS, Experiment, Grid, Judgement, MeanTable, StudyClaim, claim
 from deferkit.study.experiments.people import BUDGETS
 from deferkit.study.statistics import as_float, mean_of
 
@@ -78,7 +70,7 @@ def judge_kept(frame: pl.DataFrame, policy: str) -> Judgement:
         full, reviewed = (mean_of(by[feedback], "gain") for feedback in ("full", "reviewed"))
         held.append(reviewed >= (KEPT * full if full > 0 else full))
         texts.append(f"{cell} {reviewed:.1f} of {full:.1f}")
-    return f"Gain %, reviewed of full: {'; '.join(texts)}. {remark(frame).capitalize()}.", share_verdict(held)
+    return f"Gain %, reviewed of full: {'; '.join(texts)}. {remark(frame).capitalize()}.", held
 
 
 def stalls(frame: pl.DataFrame, policy: str) -> Judgement:
@@ -91,7 +83,7 @@ def stalls(frame: pl.DataFrame, policy: str) -> Judgement:
         if len(low):
             stalled.append(f"{cell}: {len(low)}")
     measured = f"{count} trials, stalls: {', '.join(stalled) or 'none'}. Least gain %: {', '.join(least)}."
-    return measured, share_verdict([not stalled])
+    return measured, [not stalled]
 
 
 def spends(frame: pl.DataFrame, policy: str) -> Judgement:
@@ -104,7 +96,7 @@ def spends(frame: pl.DataFrame, policy: str) -> Judgement:
             held.append(mean >= SPENT)
             texts.append(f"{cell} {mean:.0f} (least {least:.0f})")
     measured = f"Spent %, where {policy} with full feedback spends at least {SPENT:.0f}: {', '.join(texts)}."
-    return measured, share_verdict(held)
+    return measured, held
 
 
 def falls_behind(frame: pl.DataFrame, policy: str) -> Judgement:
@@ -116,7 +108,7 @@ def falls_behind(frame: pl.DataFrame, policy: str) -> Judgement:
             below = as_float(gains.median()) - as_float(gains.min())
             held.append(below <= BELOW)
             texts.append(f"{cell} {below:.1f}")
-    return f"Median less least gain %: {', '.join(texts)}.", share_verdict(held)
+    return f"Median less least gain %: {', '.join(texts)}.", held
 
 
 CLAIMS: dict[str, Callable[[pl.DataFrame, str], Judgement]] = {
@@ -130,10 +122,11 @@ CLAIMS: dict[str, Callable[[pl.DataFrame, str], Judgement]] = {
 def claim_of(text: str, policy: str) -> StudyClaim:
     """Return a claim about a learner; it is judged where the learner was run."""
 
+    @claim(text.format(policy), scope=scope)
     def judge(frame: pl.DataFrame) -> Judgement | None:
         return CLAIMS[text](frame, policy) if policy in frame["policy"] else None
 
-    return StudyClaim(text.format(policy), "deferkit", judge, scope)
+    return judge
 
 
 EXPERIMENT = Experiment(

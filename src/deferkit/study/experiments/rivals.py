@@ -6,15 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import GainBars
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    REGIMES,
-    Experiment,
-    Grid,
-    Judgement,
-    OutcomeTable,
-    claim,
-    share_verdict,
-)
+from deferkit.study.experiments.experiment import REGIMES, Experiment, Grid, Judgement, OutcomeTable, claim
 from deferkit.study.peers import PEERS
 from deferkit.study.statistics import over_trials
 
@@ -38,7 +30,7 @@ def by_setting(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(setting=which + ", T = " + tasks + ", B = " + size)
 
 
-@claim("The default gains more than every peer.", "deferkit")
+@claim("The default gains more than every peer.")
 def _ahead(frame: pl.DataFrame) -> Judgement:
     gains = over_trials(frame, ["policy", "setting"], "gain")
     speed = over_trials(frame.filter(pl.col("us_per_step").is_not_nan()), ["policy"], "us_per_step")
@@ -51,7 +43,7 @@ def _ahead(frame: pl.DataFrame) -> Judgement:
         texts.append(f"{setting}: {ours:.0f} against {theirs:.0f} of {best}, the best of them")
     times = ", ".join(f"{name} {us:,.1f}" for name, us in speed.sort("mean").select("policy", "mean").rows())
     measured = f"Gain %: {'; '.join(texts)}. µs a step (ours in bulk, peers one task at a time from Python): {times}."
-    return measured, share_verdict(ahead)
+    return measured, ahead
 
 
 EXPERIMENT = Experiment(

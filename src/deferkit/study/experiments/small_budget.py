@@ -18,7 +18,6 @@ from deferkit.study.experiments.experiment import (
     claim,
     goal_claim,
     select_rows,
-    verdict,
 )
 from deferkit.study.statistics import mean_of
 
@@ -31,8 +30,7 @@ SEEDS: dict[str, Any] = {"seeds": range(20), "quick": {"seeds": range(3)}}
 
 @claim(
     f"At budgets of 4 % of T and less the default gains more than {TIMES} × as much as Algorithm 1, and"
-    " more than BestReject.",
-    "deferkit",
+    " more than BestReject."
 )
 def _small(frame: pl.DataFrame) -> Judgement:
     long = frame.filter(horizon=LONG, feedback="full")
@@ -49,7 +47,7 @@ def _small(frame: pl.DataFrame) -> Judgement:
                 f"{regime}, B = {budget / LONG:.2%} of T: {ours:.0f} against {paper:.0f} (which spends {spent:.0f} %)"
                 f" and BestReject's {simple:.0f}"
             )
-    return f"Gain %: {'; '.join(texts)}.", verdict(all(won))
+    return f"Gain %: {'; '.join(texts)}.", all(won)
 
 
 EXPERIMENT = Experiment(

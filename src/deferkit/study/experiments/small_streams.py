@@ -8,16 +8,7 @@ import polars as pl
 
 from deferkit.study.drawing.charts import log_axis
 from deferkit.study.drawing.panels import Figure, Lines
-from deferkit.study.experiments.experiment import (
-    REGIMES,
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    claim,
-    share_verdict,
-    verdict,
-)
+from deferkit.study.experiments.experiment import REGIMES, Experiment, Grid, Judgement, MeanTable, claim
 from deferkit.study.statistics import Difference, as_float, mean_and_error, not_below
 
 SHARES = ("2%", "5%", "10%", "25%")  # of what asking about every task would cost
@@ -67,8 +58,7 @@ def advantage(frame: pl.DataFrame, horizon: int, share: str) -> Difference:
 
 @claim(
     "The default reaches the gain that is asked of it on small streams (2, 5, 10, 25 % of asking always),"
-    " within two standard errors.",
-    "deferkit",
+    " within two standard errors."
 )
 def _goals(frame: pl.DataFrame) -> Judgement:
     texts, met = [], []
@@ -79,7 +69,7 @@ def _goals(frame: pl.DataFrame) -> Judgement:
             for share, got, goal in zip(SHARES, reached, goals, strict=True)
         ]
         texts.append(f"T = {horizon:,}: {join_by_slashes(reached, '.1f')} (asked {join_by_slashes(goals, 'g')})")
-    return f"Mean gain % over eight worlds: {'; '.join(texts)}.", verdict(all(met))
+    return f"Mean gain % over eight worlds: {'; '.join(texts)}.", all(met)
 
 
 def join_by_slashes(values: Iterable[float], digits: str) -> str:
@@ -87,15 +77,15 @@ def join_by_slashes(values: Iterable[float], digits: str) -> str:
     return " / ".join(f"{value:{digits}}" for value in values)
 
 
-@claim("One index for price and decision gains at least as much as intervals, at every length and budget.", "deferkit")
+@claim("One index for price and decision gains at least as much as intervals, at every length and budget.")
 def _index(frame: pl.DataFrame) -> Judgement:
     horizons = sorted(set(frame["horizon"].to_list()))
     ahead = {(horizon, share): advantage(frame, horizon, share) for horizon in horizons for share in SHARES}
     texts = [f"T = {t:,}, {share}: {mean:+.1f} ± {error:.1f}" for (t, share), (mean, error) in ahead.items()]
-    return f"Gain % more, paired: {'; '.join(texts)}.", verdict(all(map(not_below, ahead.values())))
+    return f"Gain % more, paired: {'; '.join(texts)}.", all(map(not_below, ahead.values()))
 
 
-@claim(f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.", "deferkit")
+@claim(f"Where rewards become known only if an expert was asked, {KEPT:.0%} of the gain is kept.")
 def _judge_reviewed(frame: pl.DataFrame) -> Judgement:
     full, reviewed = (means(frame, "default", REVIEWED_HORIZON, feedback) for feedback in ("full", "reviewed"))
     before = means(frame, "interval", REVIEWED_HORIZON, "reviewed")
@@ -105,7 +95,7 @@ def _judge_reviewed(frame: pl.DataFrame) -> Judgement:
         + ", ".join(f"{share}: {each:.0%}" for share, each in kept.items())
         + f"; gain % {join_by_slashes(reviewed, '.0f')} (with intervals {join_by_slashes(before, '.0f')})."
     )
-    return measured, share_verdict(each >= KEPT for each in kept.values())
+    return measured, (each >= KEPT for each in kept.values())
 
 
 EXPERIMENT = Experiment(

@@ -6,16 +6,7 @@ import polars as pl
 
 from deferkit.study.drawing.figures import DifferenceDots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    FEEDBACKS,
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    StudyClaim,
-    claim,
-    verdict,
-)
+from deferkit.study.experiments.experiment import FEEDBACKS, Experiment, Grid, Judgement, MeanTable, StudyClaim, claim
 from deferkit.study.statistics import Difference, as_float, difference, mean_and_error, mean_of, paired_cells
 from deferkit.worlds.small_tables import GENERATORS
 
@@ -63,7 +54,7 @@ def script_means(frame: pl.DataFrame) -> dict[str, float]:
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
-@claim("On small tables the default gains more on average than the best single script.", "deferkit")
+@claim("On small tables the default gains more on average than the best single script.")
 def _best_single(frame: pl.DataFrame) -> Judgement:
     means, ours = script_means(frame), mean_of(by_budget(frame), "gain", policy="default")
     best = next(iter(means))
@@ -73,7 +64,7 @@ def _best_single(frame: pl.DataFrame) -> Judgement:
         for feedback in dict.fromkeys(by_budget(frame)["feedback"].to_list())
     ]
     text = f"Mean gain %: default {ours:.1f}; {', '.join(texts)}. Default − {best}: {', '.join(parts)}."
-    return text, verdict(ours > means[best])
+    return text, ours > means[best]
 
 
 def lowest(found: Iterable[tuple[str, Difference]]) -> str:
@@ -81,7 +72,7 @@ def lowest(found: Iterable[tuple[str, Difference]]) -> str:
     return ", ".join(f"{label} {difference(each)}" for label, each in sorted(found, key=lambda item: item[1][0])[:4])
 
 
-@claim(f"On average the default is at most {CLOSE:g} % of gain below the best script of each cell.", "deferkit")
+@claim(f"On average the default is at most {CLOSE:g} % of gain below the best script of each cell.")
 def _each_best(frame: pl.DataFrame) -> Judgement:
     ours = by_budget(frame).filter(policy="default")
     found = {
@@ -94,29 +85,26 @@ def _each_best(frame: pl.DataFrame) -> Judgement:
         f"Gain % less that of the cell's best script, chosen in hindsight: {mean:+.1f} over {len(found)} cells;"
         f" {surely_below} of them below −{CLOSE:g} by 2 se; lowest: {lowest(found.items())}."
     )
-    return text, verdict(mean >= -CLOSE)
+    return text, mean >= -CLOSE
 
 
 def script_claim(script: str) -> StudyClaim:
     """Return the claim that the default gains at least as much as a script."""
 
-    @claim(f"The default gains at least as much as {script}, on average over all cells.", "deferkit")
+    @claim(f"The default gains at least as much as {script}, on average over all cells.")
     def judge(frame: pl.DataFrame) -> Judgement:
         cells = paired_cells(by_budget(frame), CELL, "default", script)
         mean, error = compare_cells(frame, "default", script)
         return (
             f"Gain %, default − {script}: {difference((mean, error))}, ahead in"
             f" {sum(m > 0 for m, _ in cells.values())} of {len(cells)} cells; lowest: {lowest(cells.items())}.",
-            verdict(mean >= 0),
+            mean >= 0,
         )
 
     return judge
 
 
-@claim(
-    f"At most {WORSE_CELLS:.0%} of the cells are more than {WORSE:g} % of gain + 2 se below the default of 2026.11.",
-    "deferkit",
-)
+@claim(f"At most {WORSE_CELLS:.0%} of the cells are more than {WORSE:g} % of gain + 2 se below the default of 2026.11.")
 def _old(frame: pl.DataFrame) -> Judgement | None:
     if OLD not in frame["policy"]:
         return None
@@ -124,12 +112,11 @@ def _old(frame: pl.DataFrame) -> Judgement | None:
     worse = {label: each for label, each in found.items() if each[0] < -(WORSE + 2 * each[1])}
     mean = compare_cells(frame, "default", OLD)
     text = f"{len(worse)} of {len(found)} cells; default − {OLD} on average {difference(mean)}; lowest: "
-    return text + f"{lowest(found.items())}.", verdict(len(worse) <= WORSE_CELLS * len(found))
+    return text + f"{lowest(found.items())}.", len(worse) <= WORSE_CELLS * len(found)
 
 
 @claim(
-    f"Where the largest cost is 50 × the mean and reviews can be stopped, {HEAVY_SPENT:g} % of a 10 % budget is spent.",
-    "deferkit",
+    f"Where the largest cost is 50 × the mean and reviews can be stopped, {HEAVY_SPENT:g} % of a 10 % budget is spent."
 )
 def _heavy(frame: pl.DataFrame) -> Judgement | None:
     part = frame.filter(generator=HEAVY, policy="default")
@@ -139,7 +126,7 @@ def _heavy(frame: pl.DataFrame) -> Judgement | None:
     spent, gain = (mean_of(held, value) for value in ("spent_pct", "gain"))
     before, less = (mean_of(part, value, asked_budget="10%", feedback="full") for value in ("spent_pct", "gain"))
     text = f"{spent:.0f} % spent, gain {gain:.1f} %; with the largest cost held back {before:.0f} % and {less:.1f} %."
-    return text, verdict(spent >= HEAVY_SPENT)
+    return text, spent >= HEAVY_SPENT
 
 
 EXPERIMENT = Experiment(

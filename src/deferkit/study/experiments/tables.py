@@ -2,18 +2,9 @@
 
 import polars as pl
 
-from deferkit.study.drawing.figures import FeedbackDots
+from deferkit.study.drawing.figures import Dots
 from deferkit.study.drawing.panels import Figure
-from deferkit.study.experiments.experiment import (
-    FEEDBACKS,
-    Experiment,
-    Grid,
-    Judgement,
-    MeanTable,
-    StudyClaim,
-    claim,
-    share_verdict,
-)
+from deferkit.study.experiments.experiment import FEEDBACKS, Experiment, Grid, Judgement, MeanTable, StudyClaim, claim
 from deferkit.study.statistics import Difference, compare_paired, difference, mean_of, surely
 
 BUDGETS = ("10%", "25%")
@@ -45,24 +36,21 @@ def compare_default(frame: pl.DataFrame, other: str) -> tuple[list[Difference], 
     return found, f"Right answers more than the model alone: {'; '.join(texts)}."
 
 
-@claim("On a table whose effects are not linear, the default gains more than best-reject.", "deferkit")
+@claim("On a table whose effects are not linear, the default gains more than best-reject.")
 def _rule(frame: pl.DataFrame) -> Judgement:
     found, text = compare_default(frame, "best-reject")
-    return text, share_verdict(map(surely, found))
+    return text, map(surely, found)
 
 
 def close_claim(other: str) -> StudyClaim:
     """Return the claim that the default is as good as another representation."""
 
-    @claim(
-        f"On such a table nobody needs to choose: the default is at most {CLOSE:.0f} % of gain below {other}.",
-        "deferkit",
-    )
+    @claim(f"On such a table nobody needs to choose: the default is at most {CLOSE:.0f} % of gain below {other}.")
     def judge(frame: pl.DataFrame) -> Judgement | None:
         if other not in frame["policy"]:
             return None
         found, text = compare_default(frame, other)
-        return text, share_verdict(mean >= -CLOSE for mean, _ in found)
+        return text, (mean >= -CLOSE for mean, _ in found)
 
     return judge
 
@@ -87,12 +75,13 @@ EXPERIMENT = Experiment(
     figure=Figure(
         title="A table as teams have them: made-up moderation items",
         panels=(
-            FeedbackDots(
+            Dots(
                 value="more",
                 x_title="right answers more than the model alone (mean ± sd)",
                 title=panel_title,
-                policies=POLICIES,
-                feedbacks=FEEDBACKS,
+                y="policy",
+                by="feedback",
+                split=["asked_budget"],
             ),
         ),
         notes=[

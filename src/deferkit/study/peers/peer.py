@@ -17,6 +17,14 @@ from deferkit.types import Budget
 from deferkit.worlds.base import Floats, TaskStream
 
 
+@contextmanager
+def small_budgets() -> Iterator[None]:
+    """Make learners without a warning: a study goes down to budgets of less than one review, and has remarks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnaffordableReviewWarning)
+        yield
+
+
 class Setting(NamedTuple):
     """The setting of a stream, which a policy made for that stream gets in advance."""
 
@@ -51,8 +59,7 @@ class Setting(NamedTuple):
             "reward_range": self.reward_range,
             "seed": self.seed,
         }
-        with warnings.catch_warnings():  # a study goes down to budgets of less than one review
-            warnings.simplefilter("ignore", UnaffordableReviewWarning)
+        with small_budgets():
             return Deferrer(**(told | given))
 
 

@@ -1,10 +1,12 @@
 // Form for the plan of a budget: its horizon, its end, or the allowance of coming periods.
 
-import { get, patch, policyPath } from "../api.js";
+import { patch, policyPath } from "../api.js";
 import { html, useState } from "../dom.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { Loaded } from "./loaded.js";
 import { SaveButton } from "./save_button.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 600_000; // what is being edited is not read again meanwhile
 
@@ -14,11 +16,7 @@ const EVERY_MS = 600_000; // what is being edited is not read again meanwhile
  * @param {() => void} props.onChange Called when the plan has changed.
  */
 export function BudgetPlan({ name, onChange }) {
-  const policy = usePoll(
-    (signal) => /** @type {Promise<Api.PolicySpec>} */ (get(policyPath(name), { signal })),
-    EVERY_MS,
-    [name],
-  );
+  const policy = /** @type {Polled<Api.PolicySpec>} */ (useReply(policyPath(name), EVERY_MS));
   return html`<${Loaded}
     poll=${policy}
     draw=${(/** @type {Api.PolicySpec} */ data) => html`<${PlanForm} policy=${data} onChange=${onChange} />`}

@@ -1,7 +1,7 @@
 // A button that asks once more before it does what cannot be undone, and says what went wrong.
 
+import { useAction } from "../action.js";
 import { announce } from "../announce.js";
-import { messageOf } from "../api.js";
 import { html, useEffect, useRef, useState } from "../dom.js";
 
 /**
@@ -13,25 +13,15 @@ import { html, useEffect, useRef, useState } from "../dom.js";
  */
 export function ConfirmButton({ text, question, about, onConfirm }) {
   const [asked, setAsked] = useState(false);
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState("");
   const button = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (asked) button.current?.focus();
   }, [asked]);
-  const confirm = async () => {
-    setBusy(true);
-    setTrouble("");
-    try {
-      await onConfirm();
-      setAsked(false);
-      announce(`${text}: done.`);
-    } catch (error) {
-      setTrouble(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
+  const { busy, trouble, run } = useAction(async () => {
+    await onConfirm();
+    setAsked(false);
+    announce(`${text}: done.`);
+  });
   if (!asked)
     return html`<button
       type="button"
@@ -43,7 +33,7 @@ export function ConfirmButton({ text, question, about, onConfirm }) {
     </button>`;
   return html`<span class="confirm" role="group" aria-label=${question}>
     <span class="small">${trouble ? html`<span class="bad-text" role="alert">${trouble}</span>` : question}</span>
-    <button type="button" class="button small danger" disabled=${busy} onClick=${confirm} ref=${button}>${text}</button>
+    <button type="button" class="button small danger" disabled=${busy} onClick=${run} ref=${button}>${text}</button>
     <button type="button" class="button small quiet" onClick=${() => setAsked(false)}>Cancel</button>
   </span>`;
 }

@@ -1,15 +1,17 @@
 // All decisions, the latest first, with filters that are kept in the address.
 
-import { get, policyPath, query } from "../api.js";
+import { policyPath, query } from "../api.js";
 import { html } from "../dom.js";
 import { amounts, clock, number } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { navigate } from "../router.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { Pager, usePages } from "./pager.js";
 import { PolicyFrame, pageOf, taskPage } from "./policy_frame.js";
 import { STATES, stateOf } from "./wording.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 5000;
 const PAGE = 50;
@@ -35,11 +37,7 @@ export default function Decisions({ params: { name }, session }) {
   const filters = filtersOfAddress();
   const pages = usePages([name, location.search]);
   const asked = query({ ...filters, since: seconds(filters.since), until: seconds(filters.until), before: pages.at, limit: PAGE });
-  const poll = usePoll(
-    (signal) => /** @type {Promise<Api.TaskPage>} */ (get(policyPath(name, `/tasks${asked}`), { signal })),
-    EVERY_MS,
-    [name, asked],
-  );
+  const poll = /** @type {Polled<Api.TaskPage>} */ (useReply(policyPath(name, `/tasks${asked}`), EVERY_MS));
   const filtered = FILTERS.some((each) => filters[each]);
   return html`<${PolicyFrame} name=${name} tab="/decisions" session=${session}>
     <${FilterForm} name=${name} filters=${filters} filtered=${filtered} />
@@ -63,7 +61,7 @@ export default function Decisions({ params: { name }, session }) {
 
 /** @param {{ name: string, filters: Filters, filtered: boolean }} props */
 function FilterForm({ name, filters, filtered }) {
-  const policy = usePoll((signal) => /** @type {Promise<Api.PolicySpec>} */ (get(policyPath(name), { signal })), 60_000, [name]);
+  const policy = /** @type {Polled<Api.PolicySpec>} */ (useReply(policyPath(name), 60_000));
   const routes = ["model", ...(policy.data?.experts ?? [])];
   /** @param {Event} event */
   const change = (event) => {

@@ -1,23 +1,21 @@
 // What was learned: calibration, coefficients with their errors, what has drifted.
 
-import { get, policyPath } from "../api.js";
+import { policyPath } from "../api.js";
 import { CalibrationPlot } from "../charts/calibration_plot.js";
 import { CoefficientPlot } from "../charts/coefficient_plot.js";
 import { html } from "../dom.js";
 import { counted, number, percent } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { Empty, Loaded } from "./loaded.js";
 import { PolicyFrame, pageOf } from "./policy_frame.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 15_000;
 
 /** @param {{ params: { name: string }, session: import("../session.js").Session }} props */
 export default function Estimates({ params: { name }, session }) {
-  const poll = usePoll(
-    (signal) => /** @type {Promise<Api.EstimatesReply>} */ (get(policyPath(name, "/estimates"), { signal })),
-    EVERY_MS,
-    [name],
-  );
+  const poll = /** @type {Polled<Api.EstimatesReply>} */ (useReply(policyPath(name, "/estimates"), EVERY_MS));
   return html`<${PolicyFrame} name=${name} tab="/estimates" session=${session}>
     <${Loaded}
       poll=${poll}

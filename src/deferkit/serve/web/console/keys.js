@@ -1,13 +1,16 @@
 // Keys: who may call the service and open the console; new ones, and revoking.
 
+import { useSubmit } from "../action.js";
 import { announce } from "../announce.js";
-import { get, messageOf, post } from "../api.js";
+import { post } from "../api.js";
 import { html, useState } from "../dom.js";
 import { ago, clock } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { ConfirmButton } from "./confirm_button.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 10_000;
 const DAY_S = 86_400;
@@ -46,7 +49,7 @@ export default function Keys({ session }) {
 
 /** @param {{ session: Session }} props */
 function KeyPage({ session }) {
-  const poll = usePoll((signal) => /** @type {Promise<Api.KeyPage>} */ (get("/v1/keys", { signal })), EVERY_MS);
+  const poll = /** @type {Polled<Api.KeyPage>} */ (useReply("/v1/keys", EVERY_MS));
   return html`<div class="page">
     <div class="page-head"><h1>Keys</h1></div>
     <div class="stack loose">
@@ -59,33 +62,24 @@ function KeyPage({ session }) {
 /** @param {{ session: Session, onChange: () => void }} props */
 function NewKey({ session, onChange }) {
   const [made, setMade] = useState(/** @type {Api.NewKeyReply | null} */ (null));
-  const [trouble, setTrouble] = useState("");
-  /** @param {Event} event */
-  const create = async (event) => {
-    event.preventDefault();
-    const form = /** @type {HTMLFormElement} */ (event.target);
+  const { trouble, run } = useSubmit(async (form) => {
     const given = new FormData(form);
     const lifetime = Number(given.get("expires"));
     const reviewer = String(given.get("reviewer") ?? "").trim();
-    setTrouble("");
-    try {
-      const key = await post("/v1/keys", {
-        scopes: given.getAll("scope"),
-        name: String(given.get("name") ?? "").trim(),
-        expires_s: lifetime || null,
-        reviewer: reviewer || null,
-      });
-      setMade(key);
-      form.reset();
-      announce("The key was created.");
-      onChange();
-    } catch (error) {
-      setTrouble(messageOf(error));
-    }
-  };
+    const key = await post("/v1/keys", {
+      scopes: given.getAll("scope"),
+      name: String(given.get("name") ?? "").trim(),
+      expires_s: lifetime || null,
+      reviewer: reviewer || null,
+    });
+    setMade(key);
+    form.reset();
+    announce("The key was created.");
+    onChange();
+  });
   return html`<section class="card stack">
     <h2>New key</h2>
-    <form class="stack" onSubmit=${create}>
+    <form class="stack" onSubmit=${run}>
       <fieldset class="field">
         <legend>What it may do</legend>
         <div class="scopes">

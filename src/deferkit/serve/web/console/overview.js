@@ -1,15 +1,16 @@
 // Every policy at a glance: on plan or not, when it runs out, what it has gained, what waits, what is wrong.
 
-import { get } from "../api.js";
 import { html, useState } from "../dom.js";
 import { counted } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { may } from "../session.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { pageOf } from "./policy_frame.js";
 import { StandingFigures } from "./standing_figures.js";
 import { STOPPED, nextUnit, pace, stateText, urgency } from "./wording.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 3000;
 const MANY = 8;
@@ -18,7 +19,7 @@ const MANY = 8;
 
 /** @param {{ session: Session }} props */
 export default function Overview({ session }) {
-  const poll = usePoll((signal) => /** @type {Promise<Api.Overview>} */ (get("/v1/overview", { signal })), EVERY_MS);
+  const poll = /** @type {Polled<Api.Overview>} */ (useReply("/v1/overview", EVERY_MS));
   const [search, setSearch] = useState("");
   return html`<div class="page">
     <div class="page-head">

@@ -1,10 +1,10 @@
 // One policy: what its budget does, over time and by exact sums, and topping it up.
 
-import { get, policyPath } from "../api.js";
+import { policyPath } from "../api.js";
 import { LineChart } from "../charts/line_chart.js";
 import { html, useMemo, useState } from "../dom.js";
 import { amount, clock, exact, number, percent } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { may } from "../session.js";
 import { BudgetPlan } from "./budget_plan.js";
 import { Empty, Loaded } from "./loaded.js";
@@ -16,6 +16,8 @@ import { StandingFigures } from "./standing_figures.js";
 import { TopUp } from "./top_up.js";
 import { nextUnit, oneOf, pace, remedy, rewardUnit, stateText } from "./wording.js";
 
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
+
 const STANDING_MS = 2000;
 const SERIES_MS = 5000;
 const BUCKETS = 120;
@@ -24,15 +26,9 @@ const BUCKETS = 120;
 
 /** @param {{ params: { name: string }, session: Session }} props */
 export default function Policy({ params: { name }, session }) {
-  const standing = usePoll(
-    (signal) => /** @type {Promise<Api.Standing>} */ (get(policyPath(name, "/standing"), { signal })),
-    STANDING_MS,
-    [name],
-  );
-  const series = usePoll(
-    (signal) => /** @type {Promise<Api.SeriesReply>} */ (get(policyPath(name, `/series?buckets=${BUCKETS}`), { signal })),
-    SERIES_MS,
-    [name],
+  const standing = /** @type {Polled<Api.Standing>} */ (useReply(policyPath(name, "/standing"), STANDING_MS));
+  const series = /** @type {Polled<Api.SeriesReply>} */ (
+    useReply(policyPath(name, `/series?buckets=${BUCKETS}`), SERIES_MS)
   );
   const changed = () => {
     standing.refresh();
@@ -78,7 +74,7 @@ function Head({ standing }) {
 
 /** @param {{ name: string, session: import("../session.js").Session }} props */
 function NoDecisions({ name, session }) {
-  const policy = usePoll((signal) => /** @type {Promise<Api.PolicySpec>} */ (get(policyPath(name), { signal })), 600_000, [name]);
+  const policy = /** @type {Polled<Api.PolicySpec>} */ (useReply(policyPath(name), 600_000));
   const task = { task: "task-1", context: policy.data ? exampleContext(policy.data.features) : [] };
   return html`<${Empty} title="No decisions yet">
     <p class="muted">Charts appear with the first tasks. To send one:</p>

@@ -1,15 +1,17 @@
 // The review queue: what waits, for how long, who holds it; giving a task up, taking a claim back.
 
-import { get, policyPath, post, query } from "../api.js";
+import { policyPath, post, query } from "../api.js";
 import { html, useState } from "../dom.js";
 import { ago, clock, duration, number } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { may } from "../session.js";
 import { ConfirmButton } from "./confirm_button.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { Pager, usePages } from "./pager.js";
 import { PolicyFrame, pageOf, taskPage } from "./policy_frame.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 3000;
 const PAGE = 50;
@@ -26,13 +28,8 @@ const FILTERS = [
 export default function Queue({ params: { name }, session }) {
   const [state, setState] = useState("all");
   const pages = usePages([name, state]);
-  const poll = usePoll(
-    (signal) =>
-      /** @type {Promise<Api.QueuePage>} */ (
-        get(policyPath(name, `/reviews${query({ state, after: pages.at, limit: PAGE })}`), { signal })
-      ),
-    EVERY_MS,
-    [name, state, pages.at],
+  const poll = /** @type {Polled<Api.QueuePage>} */ (
+    useReply(policyPath(name, `/reviews${query({ state, after: pages.at, limit: PAGE })}`), EVERY_MS)
   );
   return html`<${PolicyFrame} name=${name} tab="/queue" session=${session}>
     <div class="row" role="group" aria-label="Show">

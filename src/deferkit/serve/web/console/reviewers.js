@@ -1,13 +1,15 @@
 // Who reviews: how much, how long, for what, and how often they agree with others.
 
-import { get, policyPath } from "../api.js";
+import { policyPath } from "../api.js";
 import { html } from "../dom.js";
 import { ago, amounts, duration, number, percent } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { may } from "../session.js";
 import { GivenText } from "./given_text.js";
 import { Empty, Loaded } from "./loaded.js";
 import { PolicyFrame } from "./policy_frame.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 5000;
 
@@ -15,11 +17,7 @@ const EVERY_MS = 5000;
 
 /** @param {{ params: { name: string }, session: Session }} props */
 export default function Reviewers({ params: { name }, session }) {
-  const poll = usePoll(
-    (signal) => /** @type {Promise<Api.ReviewersReply>} */ (get(policyPath(name, "/reviewers"), { signal })),
-    EVERY_MS,
-    [name],
-  );
+  const poll = /** @type {Polled<Api.ReviewersReply>} */ (useReply(policyPath(name, "/reviewers"), EVERY_MS));
   return html`<${PolicyFrame} name=${name} tab="/reviewers" session=${session}>
     <${Loaded}
       poll=${poll}

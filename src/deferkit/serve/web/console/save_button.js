@@ -1,7 +1,7 @@
 // Saving what was edited: enabled when there is something to save, and says what became of it.
 
+import { useAction } from "../action.js";
 import { announce } from "../announce.js";
-import { messageOf } from "../api.js";
 import { html, useEffect, useState } from "../dom.js";
 
 /**
@@ -11,28 +11,18 @@ import { html, useEffect, useState } from "../dom.js";
  * @param {() => void} props.onUndo
  */
 export function SaveButton({ changed, onSave, onUndo }) {
-  const [busy, setBusy] = useState(false);
   const [saved, setSaved] = useState(false);
-  const [trouble, setTrouble] = useState("");
   useEffect(() => {
     if (changed) setSaved(false);
   }, [changed]);
-  const save = async () => {
-    setBusy(true);
-    setTrouble("");
-    try {
-      await onSave();
-      setSaved(true);
-      announce("Saved.");
-    } catch (error) {
-      setTrouble(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
+  const { busy, trouble, run } = useAction(async () => {
+    await onSave();
+    setSaved(true);
+    announce("Saved.");
+  });
   return html`<div class="stack tight">
     <div class="row">
-      <button type="button" class="button primary" disabled=${!changed || busy} onClick=${save}>Save</button>
+      <button type="button" class="button primary" disabled=${!changed || busy} onClick=${run}>Save</button>
       ${changed && html`<button type="button" class="button quiet" onClick=${onUndo}>Undo changes</button>`}
       ${saved && !changed && html`<span class="good-text">Saved</span>`}
     </div>

@@ -1,9 +1,9 @@
 // What can be changed of a policy, and what it was made with.
 
-import { get, policyPath } from "../api.js";
+import { policyPath } from "../api.js";
 import { html } from "../dom.js";
 import { number } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { may } from "../session.js";
 import { Loaded } from "./loaded.js";
 import { PolicyFrame } from "./policy_frame.js";
@@ -11,20 +11,14 @@ import { QueueSettings } from "./queue_settings.js";
 import { ReviewEditor } from "./review_editor.js";
 import { Webhooks } from "./webhooks.js";
 
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
+
 const EVERY_MS = 600_000; // what is being edited is not read again meanwhile
 
 /** @param {{ params: { name: string }, session: import("../session.js").Session }} props */
 export default function Settings({ params: { name }, session }) {
-  const policy = usePoll(
-    (signal) => /** @type {Promise<Api.PolicySpec>} */ (get(policyPath(name), { signal })),
-    EVERY_MS,
-    [name],
-  );
-  const review = usePoll(
-    (signal) => /** @type {Promise<Api.ReviewReply>} */ (get(policyPath(name, "/review"), { signal })),
-    EVERY_MS,
-    [name],
-  );
+  const policy = /** @type {Polled<Api.PolicySpec>} */ (useReply(policyPath(name), EVERY_MS));
+  const review = /** @type {Polled<Api.ReviewReply>} */ (useReply(policyPath(name, "/review"), EVERY_MS));
   const admin = may(session, "admin");
   return html`<${PolicyFrame} name=${name} tab="/settings" session=${session}>
     <${Loaded}

@@ -1,10 +1,10 @@
 // One task: why it went where it went, what came of it, and all that happened to it.
 
-import { get, policyPath, post, query } from "../api.js";
+import { policyPath, post, query } from "../api.js";
 import { DecisionBars, indices } from "../charts/decision_bars.js";
 import { html } from "../dom.js";
 import { amounts, clock, number, percent } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { Payload } from "../review/payload.js";
 import { PayloadText } from "../review/payload_text.js";
 import { may } from "../session.js";
@@ -14,17 +14,15 @@ import { Loaded } from "./loaded.js";
 import { PolicyFrame, pageOf } from "./policy_frame.js";
 import { stateOf } from "./wording.js";
 
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
+
 const EVERY_MS = 5000;
 
 /** @typedef {import("../session.js").Session} Session */
 
 /** @param {{ params: { name: string, task: string }, session: Session }} props */
 export default function Task({ params: { name, task }, session }) {
-  const poll = usePoll(
-    (signal) => /** @type {Promise<Api.TaskReply>} */ (get(policyPath(name, `/decisions${query({ task })}`), { signal })),
-    EVERY_MS,
-    [name, task],
-  );
+  const poll = /** @type {Polled<Api.TaskReply>} */ (useReply(policyPath(name, `/decisions${query({ task })}`), EVERY_MS));
   const admin = may(session, "admin");
   return html`<${PolicyFrame} name=${name} tab="/decisions" session=${session}>
     <div class="stack">

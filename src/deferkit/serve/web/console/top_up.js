@@ -1,7 +1,8 @@
 // Form that adds to a budget or cuts it: preview, confirmation, and undo within a minute.
 
+import { useAction } from "../action.js";
 import { announce } from "../announce.js";
-import { messageOf, policyPath, post } from "../api.js";
+import { policyPath, post } from "../api.js";
 import { html, useEffect, useRef, useState } from "../dom.js";
 import { amount, exact, inWords, number, parseNumber } from "../format.js";
 import { requestId } from "./request_id.js";
@@ -29,8 +30,6 @@ export function TopUp({ standing, onChange }) {
   const limited = Object.keys(standing.budget).filter((name) => standing.budget[name]?.total !== null);
   const [resource, setResource] = useState(limited[0] ?? "");
   const [text, setText] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState("");
   const [done, setDone] = useState(/** @type {Change | null} */ (null));
   const [asked, setAsked] = useState(false);
   const [undoable, setUndoable] = useState(false);
@@ -40,6 +39,16 @@ export function TopUp({ standing, onChange }) {
     const timer = setTimeout(() => setUndoable(false), UNDO_MS);
     return () => clearTimeout(timer);
   }, [undoable, done]);
+  const { busy, trouble, run: book } = useAction(async (/** @type {Change} */ change) => {
+    await post(policyPath(standing.name, "/budget"), { id: id.current, add: { [change.resource]: change.added } });
+    id.current = requestId(); // after a failure the same id again: the change is made once
+    setDone(change);
+    setUndoable(!change.undone);
+    setAsked(false);
+    setText("");
+    announce(`The budget changed by ${amount(change.added, change.resource)}.`);
+    onChange();
+  });
   if (!limited.length) return null;
   const added = parseNumber(text);
   const valid = added !== null && added !== 0;
@@ -47,25 +56,6 @@ export function TopUp({ standing, onChange }) {
   const price = priceOf(standing, resource);
   const worth = (resource === standing.unit ? standing.next_unit : null) ?? price;
 
-  /** @param {Change} change */
-  const book = async (change) => {
-    setBusy(true);
-    setTrouble("");
-    try {
-      await post(policyPath(standing.name, "/budget"), { id: id.current, add: { [change.resource]: change.added } });
-      id.current = requestId(); // after a failure the same id again: the change is made once
-      setDone(change);
-      setUndoable(!change.undone);
-      setAsked(false);
-      setText("");
-      announce(`The budget changed by ${amount(change.added, change.resource)}.`);
-      onChange();
-    } catch (error) {
-      setTrouble(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();

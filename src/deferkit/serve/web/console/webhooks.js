@@ -1,14 +1,17 @@
 // Webhooks: addresses that are told what happens.
 
+import { useSubmit } from "../action.js";
 import { announce } from "../announce.js";
-import { get, messageOf, post, query } from "../api.js";
+import { post, query } from "../api.js";
 import { html, useState } from "../dom.js";
 import { ago, number } from "../format.js";
-import { usePoll } from "../poll.js";
+import { useReply } from "../poll.js";
 import { ConfirmButton } from "./confirm_button.js";
 import { GivenText } from "./given_text.js";
 import { Secret } from "./keys.js";
 import { Loaded } from "./loaded.js";
+
+/** @template T @typedef {import("../poll.js").Polled<T>} Polled */
 
 const EVERY_MS = 10_000;
 /** @type {[string, string][]} */
@@ -21,7 +24,7 @@ const EVENTS = [
 
 /** @param {{ policy: string }} props */
 export function Webhooks({ policy }) {
-  const poll = usePoll((signal) => /** @type {Promise<Api.WebhookPage>} */ (get("/v1/webhooks", { signal })), EVERY_MS);
+  const poll = /** @type {Polled<Api.WebhookPage>} */ (useReply("/v1/webhooks", EVERY_MS));
   return html`<section class="card stack">
     <h2>Webhooks</h2>
     <${Loaded}
@@ -62,11 +65,7 @@ function Hook({ hook, onChange }) {
 
 /** @param {{ id: string }} props */
 function Deliveries({ id }) {
-  const poll = usePoll(
-    (signal) => /** @type {Promise<Api.DeliveryPage>} */ (get(`/v1/webhooks/deliveries${query({ id })}`, { signal })),
-    EVERY_MS,
-    [id],
-  );
+  const poll = /** @type {Polled<Api.DeliveryPage>} */ (useReply(`/v1/webhooks/deliveries${query({ id })}`, EVERY_MS));
   return html`<${Loaded}
     poll=${poll}
     draw=${(/** @type {Api.DeliveryPage} */ data) =>
@@ -94,28 +93,19 @@ function Deliveries({ id }) {
 /** @param {{ policy: string, onChange: () => void }} props */
 function NewHook({ policy, onChange }) {
   const [secret, setSecret] = useState("");
-  const [trouble, setTrouble] = useState("");
-  /** @param {Event} event */
-  const create = async (event) => {
-    event.preventDefault();
-    const form = /** @type {HTMLFormElement} */ (event.target);
+  const { trouble, run } = useSubmit(async (form) => {
     const given = new FormData(form);
-    setTrouble("");
-    try {
-      const made = await post("/v1/webhooks", {
-        url: String(given.get("url") ?? "").trim(),
-        events: given.getAll("event"),
-        policies: [policy],
-      });
-      setSecret(made.secret);
-      form.reset();
-      announce("The webhook was added.");
-      onChange();
-    } catch (error) {
-      setTrouble(messageOf(error));
-    }
-  };
-  return html`<form class="stack" onSubmit=${create}>
+    const made = await post("/v1/webhooks", {
+      url: String(given.get("url") ?? "").trim(),
+      events: given.getAll("event"),
+      policies: [policy],
+    });
+    setSecret(made.secret);
+    form.reset();
+    announce("The webhook was added.");
+    onChange();
+  });
+  return html`<form class="stack" onSubmit=${run}>
       <div class="field">
         <label for="hook-url">Address</label>
         <input id="hook-url" name="url" type="url" required autocomplete="off" placeholder="https://…" />

@@ -1,6 +1,7 @@
 // Results with other budgets: the log replayed with each, as a job of the service.
 
-import { get, messageOf, policyPath, post, query } from "../api.js";
+import { useSubmit } from "../action.js";
+import { get, policyPath, post, query } from "../api.js";
 import { ErrorBars } from "../charts/error_bars.js";
 import { html, useState } from "../dom.js";
 import { amounts, number, percent } from "../format.js";
@@ -27,24 +28,12 @@ export default function WhatIf({ params: { name }, session }) {
 /** @param {{ name: string }} props */
 function Question({ name }) {
   const [text, setText] = useState(BUDGETS);
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState("");
-  /** @param {Event} event */
-  const ask = async (event) => {
-    event.preventDefault();
+  const { busy, trouble, run } = useSubmit(async () => {
     const budgets = text.split(/[\s;]+/).filter(Boolean);
-    setBusy(true);
-    setTrouble("");
-    try {
-      const { job } = await post(policyPath(name, "/what-if"), { budgets });
-      navigate(pageOf(name, `/what-if${query({ job })}`), { replace: true });
-    } catch (error) {
-      setTrouble(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
-  return html`<form class="card stack" onSubmit=${ask}>
+    const { job } = await post(policyPath(name, "/what-if"), { budgets });
+    navigate(pageOf(name, `/what-if${query({ job })}`), { replace: true });
+  });
+  return html`<form class="card stack" onSubmit=${run}>
     <p>The log is replayed with other budgets to estimate who would have been asked and the reward.</p>
     <div class="field">
       <label for="budgets">Budgets to try</label>

@@ -1,6 +1,6 @@
 // Dialogs of the review page: declining a task, the list of keys.
 
-import { messageOf } from "../api.js";
+import { useSubmit } from "../action.js";
 import { html, useEffect, useRef, useState } from "../dom.js";
 import { amount } from "../format.js";
 import { KEYS } from "./keys.js";
@@ -38,25 +38,15 @@ export function KeysDialog({ onClose }) {
 export function DeclineDialog({ desk, onClose }) {
   const [reason, setReason] = useState("");
   const [book, setBook] = useState(true);
-  const [wrong, setWrong] = useState("");
-  const [busy, setBusy] = useState(false);
   const { unit } = desk.settings;
   const cost = desk.proposedCost;
 
-  /** @param {Event} event */
-  const decline = async (event) => {
-    event.preventDefault();
-    setBusy(true);
-    try {
-      await desk.decline(reason.trim(), book && cost !== null && cost > 0);
-      onClose();
-    } catch (error) {
-      setWrong(messageOf(error));
-      setBusy(false);
-    }
-  };
+  const { busy, trouble, run } = useSubmit(async () => {
+    await desk.decline(reason.trim(), book && cost !== null && cost > 0);
+    onClose();
+  });
   return html`<${Dialog} title="Decline this task" onClose=${onClose}>
-    <form class="stack" onSubmit=${decline}>
+    <form class="stack" onSubmit=${run}>
       <p class="muted">Somebody else gets it; it does not come back to you.</p>
       <div class="field">
         <label for="reason">Why?</label>
@@ -68,7 +58,7 @@ export function DeclineDialog({ desk, onClose }) {
         <input type="checkbox" checked=${book} onChange=${() => setBook(!book)} />
         <span>Book the time spent: ${amount(cost, unit)}</span>
       </label>`}
-      ${wrong && html`<p class="notice bad" role="alert">${wrong}</p>`}
+      ${trouble && html`<p class="notice bad" role="alert">${trouble}</p>`}
       <div class="row">
         <button class="button primary" disabled=${busy}>Decline</button>
         <button type="button" class="button" onClick=${onClose}>Keep the task</button>
