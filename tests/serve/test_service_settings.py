@@ -76,6 +76,7 @@ BAD = [
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],
         "max_connections": ["0"],
+        "max_connections_per_address": ["-1", "some"],
         "owner_lease_s": ["0", "x"],
         "max_clock_jump_s": ["-1", "inf", "nan"],
         "snapshot_every": ["0"],

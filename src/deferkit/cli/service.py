@@ -13,11 +13,11 @@ from rich.text import Text
 
 from deferkit.cli.app import Store, app, aside, console, store_path
 from deferkit.errors import InvalidArgument
-from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, TENANT_SCOPES, new_key
+from deferkit.serve.domain.api_keys import MAX_KEY_AGE_S, SCOPES, TENANT_SCOPES, check_scopes, new_key
 from deferkit.serve.service_settings import ServiceSettings, default_text
 
 if TYPE_CHECKING:
-    from deferkit.serve.storage.store import KeyStore
+    from deferkit.serve.storage.store import Store as KeyStore
 
 
 def option_of(setting: Field[Any]) -> Parameter:
@@ -85,8 +85,12 @@ def create(
     names = [each.strip() for each in scopes.split(",") if each.strip()]
     if reviewer is not None and (not reviewer.isprintable() or not 1 <= len(reviewer) <= 128):
         raise InvalidArgument(f"The reviewer of a key is a name of 1 to 128 characters. Got {reviewer!r}.")
-    key, row = new_key(tenant, names, name, expires_s=expires_s, reviewer=reviewer)
+    check_scopes(names)
     kept = open_keys(store, make=True)
+    from deferkit.serve.engine.ownership import start_time  # noqa: PLC0415  takes its time to import
+
+    now = start_time(kept, max_jump_s=ServiceSettings.from_environment(os.environ).max_clock_jump_s).at
+    key, row = new_key(tenant, names, name, expires_s=expires_s, reviewer=reviewer, now=now)
     first = not kept.keys()
     kept.add_key(row)
     kept.close()

@@ -74,7 +74,18 @@ class ServiceSettings:
     body_timeout_s: float = setting(
         10.0, "maximum seconds for a request to arrive; slower ones get 408", least=0.01, most=3600
     )
-    max_connections: int = setting(1000, "maximum number of connections; more get 503", least=1, most=1_000_000)
+    max_connections: int = setting(
+        1000,
+        "maximum number of connections; one more takes the place of one that waits, or gets 503",
+        least=1,
+        most=1_000_000,
+    )
+    max_connections_per_address: int = setting(
+        0,
+        "maximum number of connections per client address (IPv6: per /64 network); more get 503; 0 disables the limit",
+        least=0,
+        most=1_000_000,
+    )
     owner_lease_s: float = setting(
         15.0, "seconds after which a silent process loses its policies", least=0.1, most=86_400
     )

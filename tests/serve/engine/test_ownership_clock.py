@@ -5,9 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from deferkit.cli.service import create
 from deferkit.serve.engine import ownership
 from deferkit.serve.engine.ownership import start_time
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.postgres import Postgres
+from deferkit.serve.storage.sqlite import Sqlite
 from deferkit.serve.storage.store import Store
 from tests.serve.faults.processes.conftest import (
     fork_server,
@@ -18,6 +21,7 @@ from tests.serve.faults.processes.conftest import (
     store_url,
 )
 from tests.serve.harness.clients import CROWD_POLICY, PATH, until
+from tests.serve.harness.fault_injection import url_of
 from tests.serve.harness.service_process import ServiceProcess
 
 __all__ = ["fork_server", "postgres_store", "reading", "service_on", "sqlite_path", "store_url"]
@@ -112,3 +116,23 @@ def test_a_machine_says_for_how_long_it_has_run() -> None:
     assert second is not None
     assert first[0] == second[0] != ""
     assert 0 < first[1] <= second[1]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_key_of_the_command_line_expires_by_the_clock_of_the_service(
+    database: Database, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """The machine's clock was set since the service was started."""
+    database.prepare()
+    store = Store(database)
+    right = start_time(store, max_jump_s=300).at
+    wrong = database.now() + hours * HOUR * MICRO
+    monkeypatch.setattr(type(database), "now", lambda _: wrong)
+    monkeypatch.setattr(time, "time", lambda: wrong / MICRO)
+    monkeypatch.setattr(time, "time_ns", lambda: wrong * 1000)
+    assert isinstance(database, Sqlite | Postgres)
+    create(store=url_of(database.conninfo) if isinstance(database, Postgres) else database.path, expires_s=600)
+    [row] = store.keys()
+    assert row.expires is not None
+    assert 590 * MICRO < row.expires - right < 700 * MICRO
+    store.close()

@@ -174,6 +174,18 @@ def clock(seconds: float) -> None:
     Postgres.now = lambda database: server(database) + int(seconds * 1e6)  # type: ignore[assignment,method-assign]
 
 
+def clock_of(path: str) -> None:
+    """Let the clocks be wrong by the seconds in a file, which changes while the service runs."""
+    right, right_ns, server, file = time.time, time.time_ns, Postgres.now, Path(path)
+
+    def wrong() -> float:
+        return float(file.read_text() or 0)
+
+    time.time = lambda: right() + wrong()
+    time.time_ns = lambda: right_ns() + int(wrong() * 1e9)
+    Postgres.now = lambda database: server(database) + int(wrong() * 1e6)  # type: ignore[assignment,method-assign]
+
+
 def death(statement: int) -> None:
     """Die, as by kill -9, right before the process's n-th statement of SQL."""
     left = statement

@@ -181,9 +181,9 @@ def test_the_store_has_a_hash_of_the_cookie_only(keyed: Running, tmp_path: Path)
 def test_only_the_latest_sessions_of_a_key_stay(database: Database) -> None:
     database.prepare()
     store = Store(database)
-    made = [new_session("k", "acme", None, 60)[1]._replace(created=n) for n in range(MAX_OF_A_KEY + 3)]
-    other = new_session("l", "acme", None, 60)[1]._replace(created=0)
-    gone = new_session("k", "acme", None, 60)[1]._replace(created=0, expires=1)
+    made = [new_session("k", "acme", None, 60, 0)[1]._replace(created=n) for n in range(MAX_OF_A_KEY + 3)]
+    other = new_session("l", "acme", None, 60, 0)[1]._replace(created=0)
+    gone = new_session("k", "acme", None, 60, 0)[1]._replace(created=0, expires=1)
     for row in (other, gone, *made):
         store.add_session(row, most=MAX_OF_A_KEY)
     assert {row.id for row in store.sessions(0)} == {row.id for row in (other, *made[3:])}

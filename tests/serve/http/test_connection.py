@@ -290,8 +290,21 @@ def test_an_idle_connection_is_closed_after_a_while(service: Running, bare: sock
     bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert bare.recv(65_536).startswith(b"HTTP/1.1 200 OK")  # head and body are one write
     end = other_end(service, bare)
-    began = until(lambda: end.idle_since)
+    began = until(lambda: end._is_idle() and end.since)
     end.end_if_slow(began + end.timeout_keep_alive - 0.1, 600)
+    assert not end.transport.is_closing()
+    end.timeout_keep_alive = 0
+    assert rest_of(bare) == b""
+
+
+def test_a_body_that_comes_after_its_reply_leaves_an_idle_connection(service: Running, bare: socket.socket) -> None:
+    """It neither held its place for ever nor was it closed."""
+    bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n")
+    assert bare.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+    end = other_end(service, bare)
+    bare.sendall(b"late")
+    until(end._is_idle)
+    end.end_if_slow(end.since + end.timeout_keep_alive - 0.1, 0)
     assert not end.transport.is_closing()
     end.timeout_keep_alive = 0
     assert rest_of(bare) == b""
@@ -301,9 +314,9 @@ def test_a_request_that_takes_long_is_not_idle(service: Running, bare: socket.so
     bare.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert bare.recv(65_536).startswith(b"HTTP/1.1 200 OK")
     end = other_end(service, bare)
-    until(lambda: end.idle_since)
+    until(end._is_idle)
     bare.sendall(HEAD + b"content-length: 2\r\n\r\n{")
-    until(lambda: end.idle_since is None)
+    until(lambda: not end._is_idle())
     end.timeout_keep_alive = 0
     bare.sendall(b"}")
     assert bare.recv(65_536).startswith(b"HTTP/1.1 422 ")

@@ -5,16 +5,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from uvicorn.server import ServerState
 
+from deferkit.serve.http.connection import LimitedConnection, WaitingConnections
 from tests.serve.harness.clients import Client, connected, rest_of, until
-from tests.serve.harness.in_process import Running, running
+from tests.serve.harness.in_process import POLICY, Running, running
 from tests.serve.harness.service_process import ServiceProcess
 
 REQUESTS = 200_000
@@ -122,19 +124,119 @@ def small(tmp_path: Path) -> Iterator[Running]:
         yield service
 
 
-def test_connections_beyond_the_limit_get_503(small: Running) -> None:
-    with ExitStack() as stack:
-        kept = [stack.enter_context(closing(connected(small.url))) for _ in range(3)]
-        until(lambda: len(small.server.server_state.connections) == 3)
-        with closing(connected(small.url)) as further:
-            answer = rest_of(further)
-        assert answer.startswith(b"HTTP/1.1 503")
-        assert b"retry-after: 1\r\n" in answer
-        assert b"connection: close\r\n" in answer
-        kept[0].sendall(HEALTH)
-        assert kept[0].recv(65536).startswith(b"HTTP/1.1 200")
-    until(lambda: not small.server.server_state.connections)
+def test_connections_beyond_the_limit_get_503_if_all_run_a_request(small: Running) -> None:
+    client = small.client()
+    assert client.post("/v1/policies", POLICY).status == 201
+    client.connection.close()
+    with ThreadPoolExecutor(3) as threads, small.held_up() as gate:
+        calls = [threads.submit(small.client().decide, f"t{n}", force="model") for n in range(3)]
+        until(lambda: len(small.server.server_state.tasks) == 3)
+        gate.reached.wait()
+        for _ in range(3):
+            with closing(connected(small.url)) as further:
+                answer = rest_of(further)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"retry-after: 1\r\n" in answer
+            assert b"connection: close\r\n" in answer
+        gate.open.set()
+        assert [call.result().status for call in calls] == [201, 201, 201]
     assert small.client().get("/healthz").status == 200
+
+
+def ask(bare: socket.socket, sent: bytes = HEALTH) -> None:
+    """Have a request answered."""
+    bare.sendall(sent)
+    assert bare.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_connections_give_way_in_the_order_of_their_worth(tmp_path: Path) -> None:
+    """Silent ones first, the oldest first; then idle ones without a key, begun requests, idle ones."""
+    with running(tmp_path, max_connections=6, tenants=True) as service, ExitStack() as stack:
+        listing = b"GET /v1/policies HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %b\r\n\r\n"
+        known = listing % service.key("acme").encode()
+
+        def connection() -> socket.socket:
+            """Another connection, which the service knows of."""
+            made = stack.enter_context(closing(connected(service.url)))
+            mine = made.getsockname()
+            until(lambda: mine in {getattr(each, "client", None) for each in service.server.server_state.connections})
+            return made
+
+        until(lambda: not service.server.server_state.connections)
+        idle = [connection(), connection()]
+        for each in idle:
+            ask(each, known)
+        begun, stranger = connection(), connection()
+        ask(begun, known)
+        begun.sendall(b"GET /healthz HTTP/1.1\r\nx-slow: ")
+        ask(stranger)
+        silent = [connection(), connection()]
+        silent[1].sendall(b"GET /heal")
+        until(lambda: len(service.server._waiting.partial) == 1)
+        gone = []
+        for each in (silent[0], silent[1], stranger, begun, *idle):
+            ask(connection(), known)
+            gone.append(rest_of(each))
+        assert [answer[:12] for answer in gone] == [b"", b"HTTP/1.1 503", b"", b"HTTP/1.1 503", b"", b""]
+
+
+def test_bytes_that_wait_to_be_read_keep_their_connection() -> None:
+    """After a long turn of the event loop hundreds are accepted at once: nobody else makes room for them either."""
+    waiting, state = WaitingConnections(2), ServerState()
+    idle, first = stub(waiting, 0, state), stub(waiting, 0, state)
+    idle._wait_in(waiting.idle)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        closing(socket.create_connection(server.getsockname())) as bare,
+        closing(server.accept()[0]) as end,
+    ):
+        first.transport.socket = end
+        bare.sendall(b"GET")
+        until(first.has_unread)
+        second, third = stub(waiting, 0, state), stub(waiting, 0, state)
+        made = (idle, first, second, third)
+        assert [each.transport.ended for each in made] == ["", "", "close", ""]
+        end.recv(3)
+        assert waiting.make_room(state.connections)
+    assert [each.transport.ended for each in made] == ["", "close", "close", ""]
+
+
+def test_an_eighth_of_the_connections_is_for_new_ones() -> None:
+    """Or, among idle ones, each new one would evict the one before it, in the middle of its handshake."""
+    waiting, state = WaitingConnections(16), ServerState()
+    made = [stub(waiting, 0, state) for _ in range(16)]
+    for each in made[:14]:
+        each._wait_in(waiting.idle)
+    made.append(stub(waiting, 0, state))
+    assert [each.transport.ended for each in made] == ["close", *[""] * 16]
+    made.append(stub(waiting, 0, state))
+    assert [each.transport.ended for each in made] == ["close", *[""] * 13, "close", "", "", ""]
+
+
+def test_a_reply_that_is_complete_after_its_connection_is_lost_leaves_nothing_behind() -> None:
+    """Of pipelined requests the one that runs may end after the connection."""
+    waiting = WaitingConnections(2)
+    lost = stub(waiting)
+    lost.connection_lost(None)
+    lost._wait_in(waiting.idle)
+    assert not waiting.idle
+    assert not waiting.new
+
+
+def test_connections_of_one_address_are_limited(tmp_path: Path) -> None:
+    with running(tmp_path, max_connections_per_address=2) as service, ExitStack() as stack:
+        mine = [stack.enter_context(closing(connected(service.url))) for _ in range(2)]
+        for each in mine:
+            ask(each)
+        with closing(connected(service.url)) as further:
+            assert rest_of(further).startswith(b"HTTP/1.1 503")
+        address = service.url.removeprefix("http://").partition(":")[0], int(service.url.rpartition(":")[2])
+        other = stack.enter_context(closing(socket.create_connection(address, source_address=("127.0.0.9", 0))))
+        ask(other)
+        mine[0].close()
+        until(lambda: len(service.server.server_state.connections) == 2)
+        ask(stack.enter_context(closing(connected(service.url))))
+    until(lambda: not service.server._waiting.by_address)
 
 
 def test_idle_connections_make_room_for_new_ones(small: Running) -> None:
@@ -142,19 +244,12 @@ def test_idle_connections_make_room_for_new_ones(small: Running) -> None:
     with ExitStack() as stack:
         kept = [stack.enter_context(closing(connected(small.url))) for _ in range(3)]
         for each in kept:
-            each.sendall(HEALTH)
-            assert each.recv(65536).startswith(b"HTTP/1.1 200")
-        ends: dict[Any, Any] = {getattr(each, "client", None): each for each in small.server.server_state.connections}
-        for place, each in enumerate(kept):
-            end = ends[each.getsockname()]
-            end.idle_since = until(partial(getattr, end, "idle_since")) - (10 - place)
+            ask(each)
         further = stack.enter_context(closing(connected(small.url)))
-        further.sendall(HEALTH)
-        assert further.recv(65536).startswith(b"HTTP/1.1 200")
+        ask(further)
         assert rest_of(kept[0]) == b""
         for other in kept[1:]:
-            other.sendall(HEALTH)
-            assert other.recv(65536).startswith(b"HTTP/1.1 200")
+            ask(other)
 
 
 class StubTransport:
@@ -163,9 +258,11 @@ class StubTransport:
     def __init__(self, unread: int) -> None:
         self.unread = unread
         self.ended = ""
+        self.socket: socket.socket | None = None
 
-    def get_extra_info(self, _: str) -> None:
-        """Return nothing: no address, no TLS."""
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        """Return the socket; there is no address, and no TLS."""
+        return self.socket if name == "socket" and self.ended == "" else None
 
     def get_write_buffer_size(self) -> int:
         return self.unread
@@ -180,17 +277,27 @@ class StubTransport:
         self.ended = "close"
 
 
-@pytest.mark.parametrize(("unread", "ended"), [(0, "close"), (10, "abort")])
-def test_an_idle_connection_whose_client_does_not_read_makes_room_at_once(
-    small: Running, unread: int, ended: str
-) -> None:
-    state, loop = ServerState(), asyncio.new_event_loop()
-    made: list[tuple[Any, StubTransport]] = []
-    for size in (unread, 0, 0, 0):
-        protocol: Any = small.server.config.http_protocol_class
-        connection = protocol(config=small.server.config, server_state=state, app_state={}, _loop=loop)
-        made.append((connection, StubTransport(size)))
-        connection.connection_made(made[-1][1])
-        connection.idle_since = float(len(made))
+def stub(waiting: WaitingConnections, unread: int = 0, state: ServerState | None = None) -> Any:
+    """Return a new connection that nothing is behind."""
+    protocol: Any = type("Connection", (LimitedConnection,), {"waiting": waiting})
+    loop = asyncio.new_event_loop()
+    made = protocol(
+        config=uvicorn.Config(print, log_config=None, ws="none"),
+        server_state=state or ServerState(),
+        app_state={},
+        _loop=loop,
+    )
     loop.close()
-    assert [transport.ended for _, transport in made] == [ended, "", "", ""]
+    made.connection_made(StubTransport(unread))
+    return made
+
+
+@pytest.mark.parametrize(("unread", "ended"), [(0, "close"), (10, "abort")])
+def test_an_idle_connection_whose_client_does_not_read_makes_room_at_once(unread: int, ended: str) -> None:
+    waiting, state = WaitingConnections(3), ServerState()
+    made = []
+    for size in (unread, 0, 0):
+        made.append(stub(waiting, size, state))
+        made[-1]._wait_in(waiting.idle)
+    made.append(stub(waiting, 0, state))
+    assert [each.transport.ended for each in made] == [ended, "", "", ""]

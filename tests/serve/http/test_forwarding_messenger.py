@@ -57,7 +57,7 @@ def test_only_so_many_calls_are_passed_on(silent: str, monkeypatch: pytest.Monke
 def test_keys_are_looked_up_while_others_read_for_long(tmp_path_factory: pytest.TempPathFactory) -> None:
     database = Sqlite(str(tmp_path_factory.mktemp("store") / "a.db"))
     database.prepare()
-    access = Access(Store(database), open_without_keys=True, rate=0)
+    access = Access(Store(database), now=lambda: 0, open_without_keys=True, rate=0)
     read = threading.Event()
 
     async def script() -> None:

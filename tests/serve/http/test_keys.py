@@ -155,6 +155,29 @@ def test_a_key_expires(service: Running) -> None:
     assert admin.post("/v1/keys", {"scopes": ["decide"], "expires_s": 0}).status == 422
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_keys_and_sessions_do_not_expire_when_the_clock_is_set(
+    service: Running, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """One that has expired does not become good again either."""
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
+    admin = service.client("acme")
+    good = admin.post("/v1/keys", {"scopes": ["decide"], "expires_s": 1800}).json["key"]
+    over = service.client(key=admin.post("/v1/keys", {"scopes": ["decide"], "expires_s": 0.2}).json["key"])
+    opened = service.client().post("/v1/session", {"key": good})
+    cookie = {"cookie": opened.headers["set-cookie"].partition(";")[0], "sec-fetch-site": "same-origin"}
+    until(lambda: over.get("/v1/session").status == 401)
+    right, right_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: right() + hours * 86_400)
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + hours * 86_400 * 10**9)
+    assert service.client(key=good).decide("t").status == 201
+    assert service.client().get("/v1/session", headers=cookie).status == 200
+    assert over.get("/v1/session").status == 401
+    fresh = admin.post("/v1/keys", {"scopes": ["decide"], "expires_s": 1800}).json
+    assert abs(fresh["expires"] - right() - 1800) < 60
+    assert service.client(key=fresh["key"]).decide("u").status == 201
+
+
 def test_the_last_use_of_a_key_is_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "USE_S", 0.2)
     writes: list[int] = []

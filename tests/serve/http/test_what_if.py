@@ -81,6 +81,23 @@ def test_one_at_a_time_and_only_for_whom_it_is(tmp_path: Path, monkeypatch: pyte
         assert client.post(PATH, {"budgets": ["2x"]}).status == 202
 
 
+def test_results_of_one_tenant_do_not_evict_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "NEW_S", -1.0)
+    monkeypatch.setattr(what_if, "MAX_KEPT", 3)
+    with running(tmp_path, tenants=True) as service:
+        clients = {tenant: service.client(tenant) for tenant in ("acme", "other")}
+        jobs: dict[str, list[str]] = {tenant: [] for tenant in clients}
+        for tenant, n in (("acme", 1), ("other", 6)):
+            assert clients[tenant].post("/v1/policies", POLICY).status == 201
+            for _ in range(n):
+                jobs[tenant].append(clients[tenant].post(PATH, {"budgets": ["2x"]}).json["job"])
+                assert finished(clients[tenant], jobs[tenant][-1])["state"] == "done"
+        found = {
+            each: [client.get(f"{PATH}?job={job}").status for job in jobs[each]] for each, client in clients.items()
+        }
+        assert found == {"acme": [200], "other": [404, 404, 404, 200, 200, 200]}
+
+
 @pytest.mark.parametrize("budgets", [[], ["lots"], ["nope=3"], ["2x"] * 11, [2], ["x" * 201]])
 def test_what_is_no_budget_is_refused_at_once(client: Client, budgets: Any) -> None:
     assert client.post(PATH, {"budgets": budgets}).status == 422

@@ -39,7 +39,13 @@ class Caller(NamedTuple):
 
 
 def new_key(
-    tenant: str, scopes: list[str], name: str, *, expires_s: float | None = None, reviewer: str | None = None
+    tenant: str,
+    scopes: list[str],
+    name: str,
+    *,
+    expires_s: float | None = None,
+    reviewer: str | None = None,
+    now: int | None = None,
 ) -> tuple[str, KeyRow]:
     """Return a new key and the row that is kept of it.
 
@@ -49,6 +55,7 @@ def new_key(
         name: A name to know it by.
         expires_s: Seconds after which it is refused; None: never.
         reviewer: The only reviewer that it claims reviews for; None: any.
+        now: The time in microseconds by the clock of the service; None: by that of the machine.
 
     Raises:
         InvalidArgument: There are no scopes, or unknown ones.
@@ -57,15 +64,20 @@ def new_key(
     >>> key.startswith(f"dk_{row.id}_"), row.scopes, key_fits(key, row)
     (True, 'decide', True)
     """
-    wrong = [scope for scope in scopes if scope not in SCOPES]
-    if wrong or not scopes:
-        raise InvalidArgument(f"Scopes are {', '.join(SCOPES)}. Got {', '.join(wrong) or 'none'}.")
+    check_scopes(scopes)
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     kept = " ".join(scope for scope in SCOPES if scope in scopes)
-    now = int(time.time() * MICRO)
+    now = time.time_ns() // 1000 if now is None else now
     expires = None if expires_s is None else now + int(expires_s * MICRO)
     row = KeyRow(number, tenant, hash_of(secret), kept, name, now, None, expires, None, reviewer)
     return f"{PREFIX}_{number}_{secret}", row
+
+
+def check_scopes(scopes: list[str]) -> None:
+    """Raise if there are no scopes, or unknown ones."""
+    wrong = [scope for scope in scopes if scope not in SCOPES]
+    if wrong or not scopes:
+        raise InvalidArgument(f"Scopes are {', '.join(SCOPES)}. Got {', '.join(wrong) or 'none'}.")
 
 
 def hash_of(secret: str) -> bytes:

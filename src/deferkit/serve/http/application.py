@@ -106,7 +106,9 @@ def application(
         except Exception as error:
             failed(error)
             raise
-        access = app.state.access = Access(store, open_without_keys=settings.loopback, rate=settings.rate)
+        access = app.state.access = Access(
+            store, now=engine.clock.now, open_without_keys=settings.loopback, rate=settings.rate
+        )
         messenger = app.state.messenger = Messenger(settings.tls_cert)
         histories = app.state.histories = Histories(store)
         what_ifs = app.state.what_ifs = WhatIfJobs(settings.store)

@@ -72,7 +72,7 @@ COOKIE = "deferkit_session"
 MAX_OF_A_KEY = 100  # sessions; one more ends the oldest
 
 
-def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -> tuple[str, SessionRow]:
+def new_session(key: str, tenant: str, reviewer: str | None, session_s: float, now: int) -> tuple[str, SessionRow]:
     """Return the token of a new session, and its row in the store.
 
     Args:
@@ -80,12 +80,13 @@ def new_session(key: str, tenant: str, reviewer: str | None, session_s: float) -
         tenant: Whose key that is.
         reviewer: The only reviewer that it claims reviews for; None: any.
         session_s: Seconds after which it ends.
+        now: The time in microseconds.
 
-    >>> token, row = new_session("0123", "acme", "ann", 3600)
+    >>> token, row = new_session("0123", "acme", "ann", 3600, 0)
     >>> row.id == id_of(token), row.expires - row.created
     (True, 3600000000)
     """
-    token, now = secrets.token_urlsafe(32), time.time_ns() // 1000
+    token = secrets.token_urlsafe(32)
     return token, SessionRow(id_of(token), key, tenant, reviewer, now, now + int(session_s * MICRO))
 
 
@@ -176,11 +177,6 @@ EVERYONE = Caller("default", frozenset(SCOPES))
 NO_KEY = "A valid key is needed: Authorization: Bearer dk_…"
 
 
-def now_micros() -> int:
-    """Return the time in microseconds."""
-    return time.time_ns() // 1000
-
-
 def check_open_call(scope: Mapping[str, Any]) -> None:
     """Raise if a call without keys may come from a page of another site.
 
@@ -222,10 +218,18 @@ class CallAllowance:
 
 
 class Access:
-    """Knows the keys and sessions. Without any key, on a loopback address, everyone is the tenant `default`."""
+    """Knows the keys and sessions. Without any key, on a loopback address, everyone is the tenant `default`.
 
-    def __init__(self, store: Store, *, open_without_keys: bool, rate: float) -> None:
+    Args:
+        store: Where they are.
+        now: Returns the time in microseconds, by a clock that nobody can set, so that keys do not expire early.
+        open_without_keys: Whether everyone may call while there is no key.
+        rate: How many calls a tenant may make in a second; 0 for any number.
+    """
+
+    def __init__(self, store: Store, *, now: Callable[[], int], open_without_keys: bool, rate: float) -> None:
         self.store = store
+        self.now = now
         self.open_without_keys = open_without_keys
         self.calls = CallAllowance(rate, max(1.0, rate), "calls")
         self.key_changes = CallAllowance(1.0, KEY_CHANGES, "keys made or revoked")
@@ -233,7 +237,7 @@ class Access:
         # a thread of its own: every call waits for this, and none is to wait behind callers that read long logs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keys")
         self._keys = FreshRows(lambda: {row.id: row for row in store.keys()}, self._thread)  # noqa: SIM118
-        self._sessions = FreshRows(lambda: {row.id: row for row in store.sessions(now_micros())}, self._thread)
+        self._sessions = FreshRows(lambda: {row.id: row for row in store.sessions(now())}, self._thread)
         self._used: dict[str, int] = {}  # key: when, since the last time that was written
 
     async def keys(self, age_s: float) -> Mapping[str, KeyRow]:
@@ -277,12 +281,12 @@ class Access:
         check_same_origin(scope)
         session = await self.session(scope)
         row = None if session is None else (await self.keys(FRESH_S)).get(session.key)
-        if session is None or row is None or not row.usable(now_micros()):
+        if session is None or row is None or not row.usable(self.now()):
             raise Problem(401, "unauthorized", NO_KEY)
         return self._calling(row)._replace(reviewer=row.reviewer or session.reviewer, session=session.id.hex())
 
     def _calling(self, row: KeyRow) -> Caller:
-        self._used[row.id] = now_micros()
+        self._used[row.id] = self.now()
         return Caller(row.tenant, frozenset(row.scopes.split()), row.id, row.reviewer, bound=row.reviewer is not None)
 
     async def is_open(self) -> bool:
@@ -295,7 +299,7 @@ class Access:
         row = (await self.keys(FRESH_S)).get(parts[0]) if parts is not None else None
         if row is None and parts is not None:
             row = (await self.keys(NEW_S)).get(parts[0])
-        if row is None or not key_fits(key, row) or not row.usable(now_micros()):
+        if row is None or not key_fits(key, row) or not row.usable(self.now()):
             raise Problem(401, "unauthorized", NO_KEY)
         return row
 
@@ -306,7 +310,7 @@ class Access:
             return None
         number = id_of(token)
         found = (await self._sessions.get(FRESH_S)).get(number) or (await self._sessions.get(NEW_S)).get(number)
-        return found if found is not None and found.expires > now_micros() else None
+        return found if found is not None and found.expires > self.now() else None
 
     async def record_use(self) -> None:
         """Write the last-used times of the keys that were used since the previous write."""

@@ -2,7 +2,13 @@
 
 import asyncio
 import re
+import select
+import ssl
+from collections import Counter, OrderedDict
+from collections.abc import Collection
 from functools import lru_cache
+from ipaddress import ip_address
+from itertools import islice
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -114,6 +120,7 @@ MAX_HEAD = 65_536  # bytes of a request line and its headers
 UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 CHUNKING = 6  # a body of chunks of one byte each is six times as long as what it carries
 NO_STORE = (b"cache-control", b"no-store")
+TLS_CLOSE_S = 5.0  # that a client may take to answer the end of TLS
 SLICE = 2048  # bytes that are parsed at a time: bounds the pipelined requests that wait parsed, at 3 KB each
 
 
@@ -128,6 +135,52 @@ class RequestFlow(FlowControl):
             super().resume_reading()
 
 
+Queue = OrderedDict["LimitedConnection", None]
+NEW_SHARE = 8  # an eighth of the connections may be new before idle ones stay: a first request takes time to arrive
+BACKLOG = 2048  # connections that wait to be accepted
+MAX_TRIES = 16  # connections that are asked whether bytes of theirs wait to be read
+
+
+class WaitingConnections:
+    """Connections that wait for their clients, each kind in the order of waiting. All others run a request.
+
+    Args:
+        most: How many connections there may be.
+        most_of_address: How many of one address; 0 for any number.
+    """
+
+    def __init__(self, most: int, most_of_address: int = 0) -> None:
+        self.most = most
+        self.most_of_address = most_of_address
+        self.tls: ssl.SSLContext | None = None
+        self.new: Queue = OrderedDict()  # owe the rest of a request, and have sent none with a valid key
+        self.strangers: Queue = OrderedDict()  # are idle, and have sent none with a valid key
+        self.partial: Queue = OrderedDict()  # owe the rest of a request
+        self.idle: Queue = OrderedDict()
+        self.by_address: Counter[bytes] = Counter()
+
+    def make_room(self, connections: Collection[object]) -> bool:
+        """Close the connections that are most likely of no use; return False if there are none to close.
+
+        So nobody can keep others from the service by connections that are kept open. After a long turn of the event
+        loop hundreds are accepted at once: those whose bytes wait to be read stay for another turn.
+        """
+        while len(connections) > self.most:
+            others = (self.strangers, self.partial, self.idle)
+            queues = (self.new, *others) if len(self.new) > self.most // NEW_SHARE else (*others, self.new)
+            queue = next(filter(None, queues), None)
+            if queue is None:
+                return False
+            for each in list(islice(queue, MAX_TRIES)):
+                if not each.has_unread() or len(connections) > self.most + BACKLOG:
+                    each.give_way()
+                    break
+                queue.move_to_end(each)
+            else:
+                return True
+        return True
+
+
 class LimitedConnection(HttpToolsProtocol):
     """Uvicorn's protocol with limits on the arrival time and the size of a request, which uvicorn does not have.
 
@@ -137,15 +190,20 @@ class LimitedConnection(HttpToolsProtocol):
     Pipelined requests: uvicorn parses all that was received, and reads on after each reply, so that its queue of parsed
     requests grows without bound. Here nothing is parsed while a parsed request waits, and nothing is read from the
     socket while received bytes wait to be parsed: at most one read (256 KB) and the requests of one slice are held.
+
+    TLS: the handshake begins here, because asyncio passes on a connection only after it. Connections without a complete
+    handshake would be neither counted nor evicted.
     """
 
     max_body = 1_000_000  # the class that is made for a server has its own
-    max_connections = 1000  # likewise
+    waiting = WaitingConnections(1000)  # likewise
     flow: RequestFlow
     cycle: RequestCycle
+    address = b""  # of the client, if the connections of each are counted
     unparsed = b""
-    idle_since: float | None = None  # when the last reply was complete, and no request has begun
-    since: float | None = None
+    known = False  # a request had a valid key
+    queue: Queue | None = None  # in which it waits for its client; None while it runs a request
+    since = 0.0  # when it began to wait
     begun = False  # a request is here in part
     in_body = False
     size = 0  # bytes since the last part of a request was complete
@@ -156,30 +214,92 @@ class LimitedConnection(HttpToolsProtocol):
         """Begin to wait for the first request; refuse it if there are too many connections."""
         super().connection_made(transport)
         self.flow = RequestFlow(transport)
+        waiting = self.waiting
+        if waiting.most_of_address and self.client is not None:
+            self.address = ip_address(self.client[0]).packed[:8]  # of IPv6 the network: a client has all of it
+            waiting.by_address[self.address] += 1
+            if waiting.by_address[self.address] > waiting.most_of_address:
+                return self.refuse(
+                    503, "unavailable", f"There are {waiting.most_of_address:,} connections of this address."
+                )
+        if not waiting.make_room(self.connections):
+            return self.refuse(503, "unavailable", f"There are {waiting.most:,} connections. Try again.")
+        self._wait_in(waiting.new)
+        return None if waiting.tls is None else self._begin_tls(waiting.tls)
+
+    def _begin_tls(self, tls: ssl.SSLContext) -> None:
+        """Begin the handshake at once. A task would begin after the first bytes were read, which are part of it."""
+        steps: Any = self.loop.start_tls(self.transport, self, tls, server_side=True, ssl_shutdown_timeout=TLS_CLOSE_S)
+        steps.send(None).add_done_callback(lambda _: self._finish_tls(steps))
+
+    def _finish_tls(self, steps: Any) -> None:
+        """Go on with the secure transport, and with what was received since."""
+        bare, secure = self.transport, None
+        try:
+            steps.send(None)
+        except StopIteration as done:
+            secure = done.value
+        except (OSError, RuntimeError, asyncio.CancelledError):
+            pass
+        if secure is None or bare.is_closing():
+            return self.connection_lost(None)
+        self.transport, self.flow, self.scheme = secure, RequestFlow(secure), "https"
         self.since = self.loop.time()
-        if len(self.connections) > self.max_connections and not self._close_longest_idle():
-            self.refuse(503, "unavailable", f"There are {self.max_connections:,} connections. Try again.")
+        return self._parse()
 
-    def _close_longest_idle(self) -> bool:
-        """Close the connection that has waited longest for its next request; return whether there was one.
+    def _is_bare(self) -> bool:
+        return self.waiting.tls is not None and self.scheme == "http"
 
-        So nobody can keep others from the service by connections that are kept open.
-        """
-        open_ones = (each for each in self.connections if isinstance(each, LimitedConnection))
-        idle = [each for each in open_ones if each.idle_since is not None and not each.transport.is_closing()]
-        if not idle:
+    def _wait_in(self, queue: Queue | None) -> None:
+        if self.queue is not None:
+            del self.queue[self]
+        self.queue = None if self.parser is None else queue  # a reply may be complete after the connection is lost
+        if self.queue is not None:
+            self.queue[self] = None
+            self.since = self.loop.time()
+
+    def _is_idle(self) -> bool:
+        return self.queue is self.waiting.idle or self.queue is self.waiting.strangers
+
+    def _wait_for_rest(self) -> None:
+        """Wait for the rest of a request, which has begun to arrive."""
+        if self.queue is None or self._is_idle():
+            self._wait_in(self.waiting.partial if self.known else self.waiting.new)
+
+    def _wait_for_next(self) -> None:
+        """Wait for the next request. `end_if_slow` looks at it: no timer for each request."""
+        self.known = self.known or "caller" in self.cycle.scope
+        self._wait_in(self.waiting.idle if self.known else self.waiting.strangers)
+
+    def has_unread(self) -> bool:
+        """Whether bytes of the client wait to be read."""
+        known = self.transport.get_extra_info("socket")
+        if known is None or known.fileno() < 0 or not hasattr(select, "poll"):  # Windows has no such function
             return False
-        longest = min(idle, key=lambda each: each.idle_since or 0.0)
-        longest.idle_since = None
-        self.connections.discard(longest)  # it is gone only after this turn of the event loop
-        if longest.transport.get_write_buffer_size():
-            longest.transport.abort()  # it would stay open until its client has read the reply
+        poll = select.poll()
+        poll.register(known, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def give_way(self) -> None:
+        """Close the connection, so that its place is free at once."""
+        self._wait_in(None)
+        self.connections.discard(self)  # it is gone only after this turn of the event loop
+        if self.waiting.tls is not None or self.transport.is_closing() or self.transport.get_write_buffer_size():
+            self.transport.abort()  # it would stay open until its client has read the reply, or answered the goodbye
+        elif self.begun:
+            self.refuse(503, "unavailable", f"There are {self.waiting.most:,} connections. Try again.")
         else:
-            longest.transport.close()
-        return True
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the requests that were not begun."""
+        if self.parser is None:  # a handshake that failed is reported twice
+            return
+        self._wait_in(None)
+        if self.address:
+            self.waiting.by_address[self.address] -= 1
+            if not self.waiting.by_address[self.address]:
+                del self.waiting.by_address[self.address]
         for cycle, _ in self.pipeline:
             cycle.on_response = nothing  # else the two refer to each other, and wait for the garbage collector
         self.pipeline.clear()
@@ -188,9 +308,11 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Begin to wait for the rest of a request, if this is the first of it."""
-        self._wait_from_here(self._idle())
+        if self._is_idle():
+            self._wait_for_rest()
         self.unparsed += data
-        self._parse()
+        if not self._is_bare():
+            self._parse()
 
     def _parse(self) -> None:
         """Parse the received bytes, as long as no parsed request waits."""
@@ -202,7 +324,6 @@ class LimitedConnection(HttpToolsProtocol):
             at += len(part)
             self.size += len(part)
             self._feed(part)
-            self._wait_from_here(self.begun and self._idle())
             if self.size > MAX_HEAD and (not self.in_body or self.size > MAX_HEAD + CHUNKING * self.max_body):
                 self.refuse(431, "too_large", f"The head of a request has at most {MAX_HEAD:,} bytes.")
         self.unparsed = b"" if self.transport.is_closing() else data[at:]
@@ -222,21 +343,14 @@ class LimitedConnection(HttpToolsProtocol):
             if self.cycle is not None:
                 self.cycle.keep_alive = False
 
-    def _idle(self) -> bool:
-        """Return whether no request is pending."""
-        return self.cycle is None or bool(self.cycle.response_complete)
-
-    def _wait_from_here(self, waits: bool) -> None:
-        if waits and self.since is None:
-            self.since = self.loop.time()
-
     def on_message_begin(self) -> None:
         """Note the start of a request."""
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
         self.begun = True
-        self.idle_since = None
+        if self._is_idle():
+            self._wait_for_rest()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; raise if it announces a body that nothing here can read."""
@@ -292,30 +406,36 @@ class LimitedConnection(HttpToolsProtocol):
         """Begin the next request, or wait for it or for its remaining parts."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
-            return
+            return self._wait_for_next()  # until its client has read the reply
         last = not self.pipeline
         self.flow.resume_reading()
         if not last:
             self._start_asgi_task(*self.pipeline.pop())
-        elif not self.begun:
-            self.idle_since = self.loop.time()  # `end_if_slow` looks at it: no timer for each request
-        self._wait_from_here(self.begun and (last or (self.in_body and not self.pipeline)))
+        if self.begun and (last or (self.in_body and not self.pipeline)):
+            self._wait_for_rest()
+        elif last:
+            self._wait_for_next()
         if self.unparsed:
             self._parse()
+        return None
 
     def on_message_complete(self) -> None:
-        """Wait no longer."""
+        """Wait no longer, unless the reply was complete before."""
         super().on_message_complete()
-        self.since = None
         self.begun = self.in_body = False
         self.size = 0
+        if self.cycle.response_complete:
+            self._wait_for_next()
+        else:
+            self._wait_in(None)
 
     def end_if_slow(self, now: float, slow_s: float) -> None:
         """End a connection if its request does not arrive or its client does not read the reply."""
-        if self.since is not None and self.since < now - slow_s:
+        if self._is_idle():
+            if self.since < now - self.timeout_keep_alive:
+                self.transport.close()
+        elif self.queue is not None and self.since < now - slow_s:
             self.refuse(408, "too_slow", "The request did not arrive in time.")
-        elif self.idle_since is not None and self.idle_since < now - self.timeout_keep_alive:
-            self.transport.close()
         unread = self.transport.get_write_buffer_size()
         if unread != self.unread:
             self.unread, self.unread_since = unread, now
@@ -325,6 +445,9 @@ class LimitedConnection(HttpToolsProtocol):
     def refuse(self, status: int, code: str, detail: str) -> None:
         """Close the connection, with a reply unless one is in progress."""
         if self.transport.is_closing():
+            return
+        if self._is_bare():
+            self.transport.abort()  # what is said before the handshake is complete is noise
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = msgspec.json.encode({"status": status, "code": code, "detail": detail})

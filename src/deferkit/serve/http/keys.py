@@ -1,7 +1,6 @@
 """Routes of API keys and of sessions in the browser."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import cast
 
@@ -21,7 +20,6 @@ from deferkit.serve.http.auth import (
     check_open_call,
     check_same_origin,
     new_session,
-    now_micros,
     set_cookie,
 )
 from deferkit.serve.http.route_support import AnyRequest, caller_of, engine_of, json_response, line_of, route_options
@@ -68,10 +66,11 @@ async def create_key(request: AnyRequest, data: JSONBody[KeyBody]) -> Response[N
         raise Problem(
             403, "forbidden", f"The key does not have the scope {' and '.join(beyond)}, which the new key would have."
         )
-    key, row = new_key(caller.tenant, data.scopes, data.name, expires_s=data.expires_s, reviewer=data.reviewer)
+    now = engine_of(request).clock.now()
+    key, row = new_key(caller.tenant, data.scopes, data.name, now=now, expires_s=data.expires_s, reviewer=data.reviewer)
 
     def add() -> KeyRow:
-        now, rows = time.time_ns() // 1000, store.keys()
+        rows = store.keys()
         if sum(each.tenant == caller.tenant and each.usable(now) for each in rows) >= MAX_KEYS:
             raise Problem(409, "too_many", f"There are {MAX_KEYS:,} keys: revoke some.")
         own = next(each for each in rows if each.id == caller.key)
@@ -105,7 +104,7 @@ async def revoke_key(request: AnyRequest, data: JSONBody[RevocationBody]) -> Res
     caller, store = administrator(request), engine_of(request).store
 
     def revoke() -> KeyRow:
-        store.revoke_key(data.id, time.time_ns() // 1000, tenant=caller.tenant)
+        store.revoke_key(data.id, engine_of(request).clock.now(), tenant=caller.tenant)
         found = [row for row in store.keys() if row.id == data.id and row.tenant == caller.tenant]  # noqa: SIM118
         if not found:
             raise unknown("key", data.id)
@@ -164,11 +163,11 @@ async def open_session(request: AnyRequest, data: JSONBody[SessionBody]) -> Resp
     caller = await logging_in(access, request, data)
     access.count(caller.tenant)
     seconds = request.app.state.settings.session_s
-    token, row = new_session(caller.key, caller.tenant, caller.reviewer, seconds)
+    token, row = new_session(caller.key, caller.tenant, caller.reviewer, seconds, access.now())
     before = await access.session(request.scope)
     async with access.turn_to_write(caller.tenant, engine_of(request).ownership.busy):
         if before is not None:
-            await asyncio.to_thread(store.revoke_session, before.id, now_micros())
+            await asyncio.to_thread(store.revoke_session, before.id, access.now())
         await asyncio.to_thread(store.add_session, row, most=MAX_OF_A_KEY)
     access.forget_sessions()
     response = json_response(session_reply(caller, row), SessionReply, 201)
@@ -190,7 +189,7 @@ async def close_session(request: AnyRequest) -> Response[None]:
     session = await access.session(request.scope)
     if session is not None:
         async with access.turn_to_write(session.tenant, engine_of(request).ownership.busy):
-            await asyncio.to_thread(engine_of(request).store.revoke_session, session.id, now_micros())
+            await asyncio.to_thread(engine_of(request).store.revoke_session, session.id, access.now())
         access.forget_sessions()
     return Response(None, status_code=204, headers={"set-cookie": set_cookie(request.scope, "", 0)})
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from deferkit.errors import DeferkitError
 from deferkit.serve.http.application import application
-from deferkit.serve.http.connection import LimitedConnection
+from deferkit.serve.http.connection import BACKLOG, LimitedConnection, WaitingConnections
 from deferkit.serve.service_settings import ServiceSettings
 from deferkit.serve.storage.open_store import database_of, redact_store
 from deferkit.serve.storage.store import Store
@@ -42,6 +42,7 @@ class Server(uvicorn.Server):
         self.failure: Exception | None = None
         self._listening = listening
         self._slow_s = settings.body_timeout_s
+        self._waiting = WaitingConnections(settings.max_connections, settings.max_connections_per_address)
         super().__init__(
             uvicorn.Config(
                 application(settings, store, failed=self._keep_failure, telemetry=telemetry),
@@ -49,9 +50,7 @@ class Server(uvicorn.Server):
                 port=settings.port,
                 loop="auto",
                 http=type(
-                    "Connection",
-                    (LimitedConnection,),
-                    {"max_body": settings.max_body, "max_connections": settings.max_connections},
+                    "Connection", (LimitedConnection,), {"max_body": settings.max_body, "waiting": self._waiting}
                 ),
                 ws="none",
                 lifespan="on",
@@ -64,7 +63,7 @@ class Server(uvicorn.Server):
                 ssl_keyfile=settings.tls_key or None,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=max(1, round(settings.stop_s)),
-                backlog=2048,
+                backlog=BACKLOG,
             )
         )
 
@@ -77,10 +76,13 @@ class Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             if isinstance(connection, LimitedConnection):
                 connection.end_if_slow(now, self._slow_s)
+        self._waiting.make_room(self.server_state.connections)
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then report it."""
+        # connections begin TLS themselves
+        self._waiting.tls, self.config.ssl = self.config.ssl, None
         await super().startup(sockets)
         # What is there by now stays: the collector of cycles need not look at compilers and libraries again and again.
         # Requests leave no cycles behind, so that young objects need not be looked at after every few of them.
@@ -190,7 +192,7 @@ def serve(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> 
 
 def serve_logged(settings: ServiceSettings, listening: Callable[[str, bool], None]) -> int:
     """Serve, with a log that is held back until the address is printed."""
-    allow_open_files(settings.max_connections + OTHER_FILES)
+    allow_open_files(settings.max_connections + 2 * BACKLOG + OTHER_FILES)
     telemetry = telemetry_of(settings)
     database = database_of(settings.store)
     if settings.tls_cert or settings.tls_key:

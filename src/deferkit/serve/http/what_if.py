@@ -5,6 +5,7 @@ import secrets
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
 from typing import cast
 
 import msgspec
@@ -28,7 +29,7 @@ from deferkit.serve.structured_logs import logger
 
 MODULE = "deferkit.serve.audit.counterfactual.what_if"
 KEPT_S = 3600.0  # how long what a job came to is kept
-MAX_KEPT = 100
+MAX_KEPT = 100  # of a tenant
 MAX_RUNNING = 2  # of all tenants
 MAX_JOB_S = 1800.0
 MAX_LINE = 4_000_000  # bytes of what a job comes to
@@ -113,9 +114,10 @@ class WhatIfJobs:
 
     def _forget_old(self) -> None:
         before = time.monotonic() - KEPT_S
-        ended = [job for job in self._jobs.values() if not job.is_running]
-        for job in ended:
-            if job.began < before or len(self._jobs) >= MAX_KEPT:
+        kept: Counter[str] = Counter()  # by tenant
+        for job in reversed([job for job in self._jobs.values() if not job.is_running]):
+            kept[job.tenant] += 1
+            if job.began < before or kept[job.tenant] > MAX_KEPT:
                 del self._jobs[job.id]
 
     async def _run(self, job: WhatIfJob, order: WhatIfOrder) -> None:
@@ -175,7 +177,7 @@ async def start_what_if(request: AnyRequest, name: PolicyName, data: JSONBody[Wh
 
 @get("/v1/policies/{name:str}/what-if", opt=route_options("overview", "admin", "read"))
 async def read_what_if(request: AnyRequest, name: PolicyName, job: JobId) -> Response[WhatIfReply]:
-    """Read the progress and the result of a what-if job. A result is kept for an hour."""
+    """Read the progress and the result of a what-if job. A result is kept for an hour, the latest 100 of a tenant."""
 
     async def read_reply(_: OwnedPolicy) -> WhatIfReply:
         return jobs_of(request).find(caller_of(request).tenant, name, job).reply()

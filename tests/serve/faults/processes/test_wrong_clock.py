@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from deferkit.serve.domain.api_keys import SCOPES, new_key
 from deferkit.serve.storage.database import Database
 from deferkit.serve.storage.store import Store
-from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, until
+from tests.serve.harness.attacks import Others
+from tests.serve.harness.clients import CROWD_POLICY, PATH, Answer, Client, until
 from tests.serve.harness.in_process import KEY
 from tests.serve.harness.service_process import ServiceProcess
 
@@ -77,3 +80,55 @@ def test_a_process_whose_clock_is_behind_takes_over(
     row = store.policy(*KEY)
     assert row is not None
     check_order(store, row.id)
+
+
+def test_a_clock_that_jumps_while_the_service_runs_moves_nothing(
+    service_on: ServiceOn, store_url: str, reading: Reading, tmp_path: Path, soak: bool
+) -> None:
+    """Under load, again and again: no call is refused, no lease, key or session ends early, no budget renews early."""
+    offset = tmp_path / "offset"
+    offset.write_text("0")
+    database = reading(store_url)
+    database.prepare()
+    store = Store(database)
+    key, row = new_key("default", list(SCOPES), "")
+    store.add_key(row)
+    service = service_on(store_url)
+    service.start(clock_of=str(offset))
+    client, browser = Client(service.ready().url, key), Client(service.url)
+    renewing = {"total": 20, "every": "1d", "max_cost": 1}
+    policy = CROWD_POLICY | {"features": 2, "budget": {"cost": renewing}, "deadline_s": 7200}
+    assert client.post("/v1/policies", policy).status == 201
+    for n in range(4):
+        assert client.decide(f"held {n}").status == 201
+    before = client.get(f"{PATH}/summary").json["budget"]["cost"]
+    claims = [client.post(f"{PATH}/reviews/claim", {"reviewer": "ann"}).json for _ in range(2)]
+    short = client.post("/v1/keys", {"scopes": ["decide", "review"], "expires_s": 1800}).json["key"]
+    opened = client.post("/v1/session", {"key": short, "reviewer": "ann"})
+    cookie = {"cookie": opened.headers["set-cookie"].partition(";")[0], "sec-fetch-site": "same-origin"}
+    others = Others(service.port, headers={"authorization": f"Bearer {short}"})
+    jumps, began = 0, time.monotonic()
+    with others.calling():
+        for _ in range(10 if soak else 1):
+            for seconds in (HOUR, -HOUR, 86_400 * 3, -86_400 * 3, 86_400 * 400, 0):
+                offset.write_text(str(seconds))
+                jumps += 1
+                time.sleep(0.7)
+                assert browser.get("/v1/session", headers=cookie).status == 200
+    took = time.monotonic() - began
+    for each in claims:
+        lease = {name: each[name] for name in ("task", "seat", "epoch", "token")}
+        assert client.post(f"{PATH}/reviews/complete", {**lease, "cost": 0.5}).status == 200
+    after = client.get(f"{PATH}/summary").json["budget"]["cost"]
+    assert (after["period"]["start"], after["total"]) == (before["period"]["start"], before["total"])
+    assert after["reserved"] == 2.0  # no deadline has passed
+    print(others.report(f"{jumps} jumps of the clock in {took:.0f} s"))
+    assert not others.refused
+    client.connection.close()
+    browser.connection.close()
+    assert service.stop() == 0
+    found = store.policy(*KEY)
+    assert found is not None
+    check_order(store, found.id)
+    times = [line.at for line in store.log(found.id)]
+    assert times[-1] - times[0] < (took + 120) * 1e6
