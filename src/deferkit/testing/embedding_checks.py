@@ -8,7 +8,7 @@ import numpy as np
 from deferkit.errors import InvalidArgument
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed import EMBEDDING_PLUGINS, EMBEDDINGS, embedding_from, is_embedding
-from deferkit.learn.representation import RetrainedEmbedding
+from deferkit.learn.embed.retrained import RetrainedEmbedding
 from deferkit.study.policy_registry import run_by_steps, setting_of
 from deferkit.testing.learner_checks import ContractCheck, disturb_global_generator, learner_checks, require, run_checks
 from deferkit.testing.policy_checks import SHARE, small_stream

@@ -1,4 +1,4 @@
-"""Learned representations: embeddings, and the trees of the representation "auto"."""
+"""The registry of representations: those without settings of their own by name, and embeddings, which have settings."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,13 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.representation import RepresentationKind
+from deferkit.learn.embed.retrained import Retrained
+from deferkit.learn.embed.tree_columns import TreeMixture
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.plugins import PluginGroup, reference_of
 
+REPRESENTATIONS: dict[str, RepresentationKind] = {kind.name: kind for kind in (RepresentationKind(), TreeMixture())}
 EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmbedding)
 METHODS = ("width", "views", "next_at", "make", "to_dict")
 """What an embedding of a plug-in must have beside `kind`, `frozen`, `memory` and `discount`."""
@@ -52,6 +56,15 @@ def is_embedding(embedding: Any) -> bool:
         raise InvalidArgument(f"{reference_of(kind)} has the kind {kind.kind!r}, which is an embedding of deferkit.")
     EMBEDDING_PLUGINS.add(kind.kind, kind)
     return True
+
+
+def kind_of(representation: str, embedding: Embedding | None) -> RepresentationKind:
+    """Return the kind of representation that two settings of a learner name.
+
+    >>> kind_of("auto", None).name, kind_of("linear", TreeEmbedding()).name
+    ('auto', 'trees')
+    """
+    return REPRESENTATIONS[representation] if embedding is None else Retrained(embedding)
 
 
 def embedding_from(plain: Mapping[str, Any]) -> Embedding:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from deferkit.errors import InvalidArgument
+from deferkit.learn.embed import REPRESENTATIONS
 from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import AUTO_LINK, LINKS
 from deferkit.learn.pacing import PACINGS
-from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026, REPRESENTATIONS
+from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026
 from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.types import LARGEST, MODEL
@@ -79,7 +80,7 @@ else:  # the names of the registries
     DefaultsName = Literal[DEFAULTS]
     PacingName = Literal[tuple(PACINGS)]
     ForgetName = Literal[FORGETS]
-    RepresentationName = Literal[REPRESENTATIONS]
+    RepresentationName = Literal[tuple(REPRESENTATIONS)]
 # defaults of policies that were created before these settings existed: their logs do not have them
 LEGACY_DEFAULTS: dict[str, Any] = {
     "link": "identity",
