@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -283,13 +284,13 @@ class Settings:
         """The names of the resources."""
         return tuple(self.budget)
 
-    @property
+    @cached_property
     def reward_bounds(self) -> tuple[float, float]:
         """The least and the largest reward: the intersection of `reward_range` and the domain of the link."""
         low, high = self.first_link.domain
         return max(low, self.reward_range[0]), min(high, self.reward_range[1])
 
-    @property
+    @cached_property
     def cost_bounds(self) -> list[tuple[float, float]]:
         """The least and the largest cost of one decision, for each resource; what exceeds it overruns the budget."""
         _, high = link_named(self.cost_link).domain

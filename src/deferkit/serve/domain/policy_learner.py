@@ -7,15 +7,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deferkit.errors import InvalidArgument
-from deferkit.extras import find_missing, join_names, needs
+from deferkit.extras import REQUIREMENTS, join_names, needs
 from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.embed.tree_columns import MAX_KEPT
+from deferkit.learn.embed import REPRESENTATIONS
+from deferkit.learn.embed.representation import RepresentationKind
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.initial_state import count_numbers
 from deferkit.learn.links import AUTO_LINK
 from deferkit.learn.pacing import Pacing
-from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings, as_confidence, unaffordable_reviews
+from deferkit.learn.settings import (
+    BEST,
+    DECEMBER_2026,
+    NOVEMBER_2026,
+    Settings,
+    as_confidence,
+    unaffordable_reviews,
+)
 from deferkit.periods import show_time
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.review import check_document
@@ -40,8 +48,8 @@ class Choice(NamedTuple):
 # Where a policy is too large, the rank view goes first: it is for the first thousand tasks with few features, while a
 # policy near the limit has hundreds of them, and trees and forgetting pay for as long as it lives.
 CHOICES = (
-    Choice("auto", "auto", ranks=True),
-    Choice("auto", "auto", ranks=False),
+    Choice("auto", BEST, ranks=True),
+    Choice("auto", BEST, ranks=False),
     Choice("auto", "linear", ranks=True),
     Choice("auto", "linear", ranks=False),
     Choice("never", "linear", ranks=True),
@@ -80,7 +88,7 @@ def first_possible(spec: PolicySpec) -> PolicySpec:
         if spec.defaults_used == NOVEMBER_2026:
             open_fields.pop("ranks", None)
         made = msgspec.structs.replace(spec, **open_fields)
-        if (made.representation != "auto" or trees_available(spec)) and numbers_of(made) <= MAX_NUMBERS:
+        if is_possible(made) and numbers_of(made) <= MAX_NUMBERS:
             break
     return made
 
@@ -126,21 +134,21 @@ def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
     """Return a warning with the reason for a linear representation by default; None if trees are used."""
     if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
         return None
-    if absent := find_missing("trees"):
+    if absent := REPRESENTATIONS[BEST].find_missing():
         return f"estimates are linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'"
     return "estimates are linear: trees are for the cost_link 'identity', and for fewer features or experts"
 
 
-def trees_available(spec: PolicySpec) -> bool:
-    """Whether LightGBM is installed and the other settings allow trees."""
-    return spec.cost_link == "identity" and not find_missing("trees")
+def is_possible(spec: PolicySpec) -> bool:
+    """Whether what the representation needs is installed, and the other settings allow it."""
+    kind = kind_of(spec)
+    return not (kind.trains and spec.cost_link != "identity") and not kind.find_missing()
 
 
 def numbers_of(spec: PolicySpec) -> int:
     """Return the number of doubles that a policy keeps in memory: matrices, contexts, training samples of trees."""
     settings = settings_of(spec)
-    trees = 2 * MAX_KEPT * settings.n_features if settings.representation == "auto" else 0
-    return sum(count_numbers(settings).values()) + trees
+    return sum(count_numbers(settings).values()) + settings.kind.count_numbers(settings.shape, settings.pacing.window)
 
 
 def matrix_numbers(settings: Settings) -> int:
@@ -175,17 +183,24 @@ def check_size(spec: PolicySpec) -> None:
         )
 
 
-def load_trees(spec: PolicySpec) -> None:
-    """Import LightGBM if a policy has trees. The import takes seconds and would delay decisions at the first fit."""
-    check_trees_installed(spec)
-    if spec.representation_used == "auto":
-        import_module("lightgbm")
+def kind_of(spec: PolicySpec) -> RepresentationKind:
+    """Return the kind of the representation of a policy."""
+    return REPRESENTATIONS[spec.representation_used]
 
 
-def check_trees_installed(spec: PolicySpec) -> None:
-    """Raise if a policy has trees and something that they need is not installed."""
-    if spec.representation_used == "auto":
-        needs("trees", what="A policy with the representation 'auto'")
+def load_libraries(spec: PolicySpec) -> None:
+    """Import what the representation of a policy needs, which can take seconds and would delay the first fit."""
+    check_installed(spec)
+    if feature := kind_of(spec).feature:
+        for module in REQUIREMENTS[feature].modules:
+            import_module(module)
+
+
+def check_installed(spec: PolicySpec) -> None:
+    """Raise if something that the representation of a policy needs is not installed."""
+    kind = kind_of(spec)
+    if kind.feature is not None:
+        needs(kind.feature, what=f"A policy with the representation {kind.name!r}")
 
 
 def learner_of(spec: PolicySpec) -> Deferrer:
@@ -203,7 +218,7 @@ def learner_of(spec: PolicySpec) -> Deferrer:
         )
     settings = settings_of(spec)
     check_size(spec)
-    load_trees(spec)
+    load_libraries(spec)
     return Deferrer.from_settings(settings, encoder_of(spec))
 
 
