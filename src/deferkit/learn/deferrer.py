@@ -856,8 +856,7 @@ class Deferrer:
         found, encoder = self._reader.coefficients(), self._contexts.encoder
         if encoder is None or self.settings.kind.replaces:  # an embedding's columns have no names
             return found
-        of_trees = len(found["model"].theta) - encoder.n_features
-        names = (*encoder.names, *(f"trees {i + 1}" for i in range(of_trees)))
+        names = (*encoder.names, *self.settings.kind.column_names(self.settings.shape)[encoder.n_features :])
         return {target: each._replace(names=names) for target, each in found.items()}
 
     def vectors(self, contexts: Any) -> NDArray[np.float64]:

@@ -79,17 +79,18 @@ def embedding_from(plain: Mapping[str, Any]) -> Embedding:
     >>> embedding_from({"kind": "neural", "hidden": 20}).hidden
     20
     """
-    kinds = {kind.kind: kind for kind in EMBEDDINGS}
     given = dict(plain)
     kind = given.pop("kind", None)
-    if kind not in kinds and (plugin := EMBEDDING_PLUGINS.find(kind, may_import=False)) is not None:
-        kinds[kind] = plugin
-    if kind not in kinds:
-        known = ", ".join(map(repr, [*kinds, *EMBEDDING_PLUGINS.names()]))
+    found = next((each for each in EMBEDDINGS if each.kind == kind), None)
+    if found is None and (found := EMBEDDING_PLUGINS.find(kind, may_import=False)) is None:
+        known = ", ".join(map(repr, [*(each.kind for each in EMBEDDINGS), *EMBEDDING_PLUGINS.names()]))
         raise expected("kind", "embedding", f"one of {known}, or used before", kind)
     if not given.get("module"):
         given.pop("module", None)
-    made: Embedding = kinds[kind](**given)
+    try:
+        made: Embedding = found(**given)
+    except TypeError as error:
+        raise InvalidArgument(f"The settings of the embedding {kind!r} are wrong: {error}.") from error
     return made
 
 

@@ -19,7 +19,7 @@ from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
-from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, next_in
+from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, check_memory, next_in
 from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
 from deferkit.types import is_number, is_whole, plain
 
@@ -40,6 +40,7 @@ class GradientEmbedding:
         every: Observations between two retrainings of one epoch each: a number, or pairs (from which observation on,
             every how many). By default every 10, and every 100 from observation 4,000 on.
         ridge: λ of the curvature Z, above 0; 1 by default.
+        memory: The number of tasks kept to retrain on; None (default) keeps all. Z is that of the kept tasks.
 
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range.
@@ -57,7 +58,8 @@ class GradientEmbedding:
     every: Schedule = ((0, 10), (4_000, 100))
     ridge: float = 1.0
 
-    memory: ClassVar[None] = None
+    memory: int | None = None
+
     discount: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
@@ -72,6 +74,7 @@ class GradientEmbedding:
             raise expected("learning_rate", "GradientEmbedding", "a number above 0", self.learning_rate)
         if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
             raise expected("ridge", "GradientEmbedding", "a finite number above 0", self.ridge)
+        check_memory(self.memory, self.discount, "GradientEmbedding")
 
     @property
     def network(self) -> NeuralEmbedding:
@@ -92,14 +95,25 @@ class GradientEmbedding:
         """Return the number of observations at which the networks are retrained next."""
         return next_in(self.every, seen)
 
+    def count_numbers(self, shape: Shape) -> int:
+        """Return the number of numbers in the networks and their curvature."""
+        return 2 * self.network.count_numbers(shape)
+
+    def training_step(self, shape: Shape, n: int) -> int:
+        """Return the multiplications of an epoch on n tasks, and of the curvature."""
+        return 2 * self.network.training_step(shape, n)
+
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""
         needs("networks")
         return Gradients(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
+        """Return the settings as JSON values; without a memory they are those of state files before it."""
+        given = asdict(self)
+        if self.memory is None:
+            del given["memory"]
+        return {"kind": self.kind, **given}
 
 
 class Gradients:

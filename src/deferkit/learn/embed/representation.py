@@ -69,6 +69,10 @@ class RepresentationKind:
         """Return the length of a view."""
         return shape.n_features
 
+    def column_names(self, shape: Shape) -> tuple[str, ...]:
+        """Return the names of the columns of a view, where features have no names."""
+        return tuple(f"feature {j + 1}" for j in range(shape.n_features))
+
     def has_prior(self, shape: Shape) -> bool:  # noqa: ARG002
         """Return whether it pulls coefficients to a prior."""
         return False
@@ -78,7 +82,15 @@ class RepresentationKind:
         return NEVER
 
     def count_numbers(self, shape: Shape, window: int) -> int:  # noqa: ARG002
-        """Return the maximum number of numbers that it keeps; `window` is that of the price."""
+        """Return the maximum number of numbers that it keeps beside the ledger; `window` is that of the price."""
+        return 0
+
+    def max_kept(self, window: int) -> int:  # noqa: ARG002
+        """Return the maximum number of tasks that a retraining uses; `window` is that of the price."""
+        return 0
+
+    def retraining_step(self, shape: Shape, n: int) -> int:  # noqa: ARG002
+        """Return the multiplications of a retraining on n tasks that an observation waits for."""
         return 0
 
     def make(self, host: Host) -> "Representation":

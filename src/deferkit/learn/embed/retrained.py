@@ -1,18 +1,20 @@
 """An embedding at work: retrained on schedule, with linear systems on top that are fitted anew."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes, join_parts, part_of
+from deferkit.learn.consistency import MAX_COUNT, NEVER, check_finite, check_shapes, join_parts, part_of
 from deferkit.learn.embed.boosting import one_thread
 from deferkit.learn.embed.embedding import Embedding, Shape
 from deferkit.learn.embed.representation import Host, RepresentationKind, TrainedRepresentation
 from deferkit.learn.embed.systems import LinearSystems, RetiredTasks
 from deferkit.learn.embed.training_set import Floats, Ints
 
+UNKNOWN_STEP = 100_000_000  # multiplications of a retraining that does not say how many it takes
 WARM_EPOCHS = 20  # epochs of a warm start; in a stream, the same tasks would have been trained on many times
 
 
@@ -39,9 +41,35 @@ class Retrained(RepresentationKind):
         """Return the length of a view."""
         return self.embedding.width(shape)
 
+    def column_names(self, shape: Shape) -> tuple[str, ...]:
+        """Return the names of the columns of a view."""
+        return tuple(f"{self.name} {j + 1}" for j in range(self.width(shape)))
+
     def first_fit(self, shape: Shape) -> int:  # noqa: ARG002
         """Return the number of observations before it is first trained."""
-        return self.embedding.next_at(0)
+        return self.next_at(0)
+
+    def next_at(self, seen: int) -> int:
+        """Return the number of observations at which it is retrained next."""
+        return min(self.embedding.next_at(seen), NEVER)
+
+    def max_kept(self, window: int) -> int:
+        """Return the maximum number of tasks that a retraining uses: at least those that the price is solved for."""
+        return NEVER if self.embedding.memory is None else max(self.embedding.memory, window)
+
+    def count_numbers(self, shape: Shape, window: int) -> int:
+        """Return the maximum number of numbers of the embedder, the training set and the sums of dropped tasks."""
+        kept, width, resources = self.max_kept(window), self.width(shape), shape.n_resources
+        # the training set has up to twice as many tasks, and room for twice as many rows
+        rows = 4 * kept * (shape.n_features + shape.n_deciders + resources + 2)
+        own: Callable[[Shape], int] = getattr(self.embedding, "count_numbers", lambda _: 0)
+        return own(shape) + rows + kept * width + shape.n_targets * (width**2 + width + 2)
+
+    def retraining_step(self, shape: Shape, n: int) -> int:
+        """Return the multiplications of a retraining on n tasks, and of the linear systems on top."""
+        width = self.width(shape)
+        own: Callable[[Shape, int], int] = getattr(self.embedding, "training_step", lambda *_: UNKNOWN_STEP)
+        return own(shape, n) + shape.n_targets * (n * width**2 + width**3)
 
     def make(self, host: Host) -> "RetrainedEmbedding":
         """Return the representation of a new learner, untrained."""
@@ -65,9 +93,8 @@ class RetrainedEmbedding(TrainedRepresentation):
         self.systems = LinearSystems(ledger, shape, self.views, self.width, ridge=host.ridge)
         self._window = ledger.get("window")  # rounded up to whole lanes, as in the solver of the price
         self._pacing = host.strategy
-        # the price is solved for the latest contexts, so that at least those are kept
-        memory = self.embedding.memory
-        self._limit = None if memory is None else max(memory, min(self._window, ledger.memory))
+        self._kind, self._shape = kind, shape
+        self._limit = kind.max_kept(min(self._window, ledger.memory))
         self._window_is_fresh = True  # whether the views in the window of the price are current
         if self.embedding.frozen and ledger.next_id == 0:
             self.systems.rebuild(self.embedder, self.training_set)
@@ -105,18 +132,18 @@ class RetrainedEmbedding(TrainedRepresentation):
         """Retrain on the training set and refit the estimates."""
         ledger, training_set = self._ledger, self.training_set
         with one_thread():
-            if self._limit is not None:
+            if self._limit < NEVER:
                 self._retire(max(0, training_set.n - self._limit), self.embedding.discount)
             self.embedder.retrain(training_set, epochs)
             self.version += 1
             self.systems.rebuild(self.embedder, training_set)
-        ledger.set("retrain_at", self.embedding.next_at(ledger.get("n_seen")))
+        ledger.set("retrain_at", self._kind.next_at(ledger.get("n_seen")))
         self._fresh_from, self._window_is_fresh = ledger.next_id, self._window == 0
         self.refresh_window_if_due()
 
     def drop_old_tasks(self) -> None:
         """Drop the oldest tasks if memory is bounded; for many decisions without feedback, hence without retraining."""
-        if self._limit is not None and self.training_set.n >= 2 * self._limit:
+        if self.training_set.n >= 2 * self._limit:
             with one_thread():
                 self._retire(self._limit, 1.0)
 
@@ -127,9 +154,7 @@ class RetrainedEmbedding(TrainedRepresentation):
 
     def decisions_until_upkeep(self) -> int:
         """Return the number of decisions before `drop_old_tasks` or `refresh_window_if_due` must be called."""
-        steps = self._ledger.memory
-        if self._limit is not None:
-            steps = min(steps, 2 * self._limit - self.training_set.n)
+        steps = min(self._ledger.memory, 2 * self._limit - self.training_set.n)
         if not self._window_is_fresh:
             steps = min(steps, math.ceil(self._next_solve()) - self._ledger.next_id - 1)
         return max(1, steps)
@@ -163,6 +188,23 @@ class RetrainedEmbedding(TrainedRepresentation):
         known = rewards[~np.isnan(rewards)]
         self._ledger.view("reward_power")[:] += known @ known, len(known)
         self.retrain(WARM_EPOCHS)
+
+    def deciding_step(self, *, freezes: bool) -> int:
+        """Return the multiplications beyond the usual ones: of dropped tasks, of the window of the price, or both."""
+        ledger, shape, step = self._ledger, self._shape, 0
+        if self.training_set.n >= 2 * self._limit:
+            step += shape.n_targets * self._limit * self.width**2
+        if not self._window_is_fresh and self._next_solve() <= ledger.next_id + 2:
+            step += min(self._window, self.training_set.n) * self.n_views * self.width * shape.n_features
+        if freezes and ledger.get("n_seen") >= ledger.get("retrain_at"):
+            step += self._kind.retraining_step(shape, self.training_set.n)
+        return step
+
+    def observing_step(self, *, switches: bool) -> int:  # noqa: ARG002
+        """Return the multiplications beyond the usual ones: of a retraining, if that is due."""
+        if self.observations_until_retraining() > 1 or self._ledger.get("unsettled"):
+            return 0
+        return self._kind.retraining_step(self._shape, self.training_set.n)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name."""

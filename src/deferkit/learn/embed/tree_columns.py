@@ -216,6 +216,11 @@ class TreeMixture(RepresentationKind):
         """Return the length of a view; the last one has all columns."""
         return TreeViews(shape).width
 
+    def column_names(self, shape: Shape) -> tuple[str, ...]:
+        """Return the names of the columns of the last view."""
+        columns = range(self.width(shape) - shape.n_features)
+        return (*super().column_names(shape), *(f"trees {j + 1}" for j in columns))
+
     def has_prior(self, shape: Shape) -> bool:
         """Return whether coefficients are pulled to the mean of a target's columns."""
         return shape.stacked

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deferkit.errors import InvalidArgument
+from deferkit.errors import InvalidArgument, MissingExtra
 from deferkit.extras import REQUIREMENTS, join_names, needs
+from deferkit.learn import embed as registry
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed import REPRESENTATIONS
 from deferkit.learn.embed.representation import RepresentationKind
@@ -34,6 +35,7 @@ CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher c
 RETENTION_S = 30 * 86_400.0  # default retention of payloads, after their tasks have ended
 LIMITED_BUDGET_FIELDS = ("until", "every", "zone", "start", "carry", "hold", "limit")
 BYTES_OF_A_NUMBER = 8
+MAX_RETRAINING = 100_000_000_000  # multiplications of a retraining: about two minutes
 MAX_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
@@ -71,6 +73,7 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
         spec,
         rule=rule,
         defaults=(DECEMBER_2026 if rule == INDEX else NOVEMBER_2026) if unset else spec.defaults,
+        embedding=spec.complete_embedding(),
         outliers="clip" if spec.outliers is msgspec.UNSET else spec.outliers,
         budget={name: with_ceiling(each) for name, each in spec.budget.items()},
         retention_s=RETENTION_S if spec.retention_s is msgspec.UNSET else spec.retention_s,
@@ -83,7 +86,7 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
 
 def first_possible(spec: PolicySpec) -> PolicySpec:
     """Return a specification with the first of `CHOICES` that is possible, for the fields that it leaves open."""
-    for choice in CHOICES if spec.rule == INDEX else CHOICES[-1:]:
+    for choice in CHOICES if spec.rule == INDEX and spec.embedding is None else CHOICES[-1:]:
         open_fields = {name: value for name, value in choice._asdict().items() if getattr(spec, name) is msgspec.UNSET}
         if spec.defaults_used == NOVEMBER_2026:
             open_fields.pop("ranks", None)
@@ -132,7 +135,8 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
 
 def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
     """Return a warning with the reason for a linear representation by default; None if trees are used."""
-    if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
+    chosen = asked.representation is msgspec.UNSET and made.embedding is None and made.rule == INDEX
+    if not chosen or made.representation != "linear":
         return None
     if absent := REPRESENTATIONS[BEST].find_missing():
         return f"estimates are linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'"
@@ -146,9 +150,10 @@ def is_possible(spec: PolicySpec) -> bool:
 
 
 def numbers_of(spec: PolicySpec) -> int:
-    """Return the number of doubles that a policy keeps in memory: matrices, contexts, training samples of trees."""
+    """Return the number of doubles that a policy keeps in memory: matrices, contexts, what its representation keeps."""
     settings = settings_of(spec)
-    return sum(count_numbers(settings).values()) + settings.kind.count_numbers(settings.shape, settings.pacing.window)
+    own = settings.kind.count_numbers(settings.shape, settings.remembered_contexts)
+    return sum(count_numbers(settings).values()) + own
 
 
 def matrix_numbers(settings: Settings) -> int:
@@ -172,20 +177,28 @@ def memory_of(spec: PolicySpec) -> int:
 
 
 def check_size(spec: PolicySpec) -> None:
-    """Raise if a policy needs more memory than the limit."""
-    numbers = numbers_of(spec)
+    """Raise if a policy needs more memory, or more time for a retraining, than the limit."""
+    numbers, settings = numbers_of(spec), settings_of(spec)
+    step = settings.kind.retraining_step(settings.shape, settings.kind.max_kept(settings.remembered_contexts))
+    if numbers <= MAX_NUMBERS and step > MAX_RETRAINING:
+        raise InvalidArgument(
+            f"A retraining of the embedding {settings.kind.name!r} would take {step:,} multiplications; the maximum is"
+            f" {MAX_RETRAINING:,}. Use a shorter memory or a smaller embedding."
+        )
     if numbers > MAX_NUMBERS:
         used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
+        hint = "representation 'linear' or forget 'never'"
+        if spec.embedding is not None:
+            used, hint = f"the embedding {settings.kind.name!r}", "or a smaller embedding with a shorter memory"
         raise InvalidArgument(
             f"With its features, {len(spec.experts)} experts, {len(spec.budget)} resources, {used}, the policy would"
-            f" keep {numbers:,} numbers; the maximum is {MAX_NUMBERS:,}. Use fewer of them, a shorter memory,"
-            " representation 'linear' or forget 'never'."
+            f" keep {numbers:,} numbers; the maximum is {MAX_NUMBERS:,}. Use fewer of them, a shorter memory, {hint}."
         )
 
 
 def kind_of(spec: PolicySpec) -> RepresentationKind:
     """Return the kind of the representation of a policy."""
-    return REPRESENTATIONS[spec.representation_used]
+    return registry.kind_of(spec.representation_used, spec.embedding_used)
 
 
 def load_libraries(spec: PolicySpec) -> None:
@@ -198,7 +211,10 @@ def load_libraries(spec: PolicySpec) -> None:
 
 def check_installed(spec: PolicySpec) -> None:
     """Raise if something that the representation of a policy needs is not installed."""
-    kind = kind_of(spec)
+    try:
+        kind = kind_of(spec)
+    except InvalidArgument as error:  # the plug-in of its embedding
+        raise MissingExtra(f"A policy needs what is not installed. {error}") from error
     if kind.feature is not None:
         needs(kind.feature, what=f"A policy with the representation {kind.name!r}")
 
@@ -211,11 +227,6 @@ def learner_of(spec: PolicySpec) -> Deferrer:
     >>> learner_of(spec).summary().total
     10.0
     """
-    if spec.embedding is not None:
-        raise InvalidArgument(
-            "The service does not support 'embedding': omit it. With the representation 'auto' it fits boosted"
-            " trees in the background. (The library supports embeddings: deferkit.Deferrer.)"
-        )
     settings = settings_of(spec)
     check_size(spec)
     load_libraries(spec)
@@ -240,6 +251,7 @@ def settings_of(spec: PolicySpec) -> Settings:
         forget=spec.forget_used,
         refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
         representation=spec.representation_used,
+        embedding=spec.embedding_used,
         seed=spec.seed,
         confidence=as_confidence(None if spec.confidence is msgspec.UNSET else spec.confidence, encoder),
         defaults=spec.defaults_used,
