@@ -135,7 +135,7 @@ class Representation:
 
     def replace_contexts(self, matrix: Floats) -> Floats:
         """Replace the contexts of the first decisions, and return their views."""
-        return matrix
+        return self.transform(matrix)
 
     # ------------------------------------------------------------ decide
 
@@ -173,7 +173,7 @@ class Representation:
     def learn_labelled(self, x: Floats, rewards: Floats, costs: Floats, cost_expert: Ints) -> None:
         """Learn from labelled tasks of a warm start."""
         self._ledger.grow_sample_store(len(x))
-        self._ledger.core.learn_many(x, cost_expert, rewards, costs)
+        self._ledger.core.learn_many(self.transform(x), cost_expert, rewards, costs)
 
     def link_switched(self) -> None:
         """React to a switch of the link: the rewards have the identity link from now on."""
@@ -226,7 +226,7 @@ class TrainedRepresentation(Representation):
     def replace_contexts(self, matrix: Floats) -> Floats:
         """Replace the contexts of the first decisions, and return their views."""
         self.training_set.replace(matrix)
-        return self.transform(matrix)
+        return super().replace_contexts(matrix)
 
     def append_decided(self, x: Floats) -> None:
         """Append contexts that were just decided, at most `decisions_until_upkeep()` of them."""

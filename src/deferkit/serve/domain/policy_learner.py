@@ -168,11 +168,17 @@ def matrix_numbers(settings: Settings) -> int:
 def memory_of(spec: PolicySpec) -> int:
     """Return the maximum memory of a policy's learner in bytes. It is constant until an upgrade.
 
+    A policy that is not served here, because the plug-in of its embedding is not installed, takes none.
+
     >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
     >>> memory_of(PolicySpec(name="a", features=1000, budget=budget, memory=1000, forget="never"))
     56000000
     """
+    try:
+        kind_of(spec)
+    except InvalidArgument:
+        return 0
     return BYTES_OF_A_NUMBER * numbers_of(spec)
 
 
