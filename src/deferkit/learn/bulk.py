@@ -133,7 +133,7 @@ class BulkLoop:
         self._ledger.move_open_decisions(len(contexts))
         self._ledger.grow_sample_store(len(contexts))
         return self._ledger.core.run(
-            self._contexts.represent(contexts),
+            self._representation.transform(contexts),
             rewards[first:end],
             costs[first:end],
             times[first:end],

@@ -347,10 +347,6 @@ class ContextLoader:
         self.representation.append_decided(self._given)
         self.representation.refresh_window_if_due()
 
-    def represent(self, matrix: Floats) -> Floats:
-        """Return the views of context vectors, which the compiled core reads."""
-        return self.representation.transform(matrix)
-
     def vectors(self, contexts: Any) -> Floats:
         """Return contexts as the vectors of `Deferrer.coefficients`; with trees, those with the tree columns."""
         return self.representation.vectors(self.matrix(contexts))

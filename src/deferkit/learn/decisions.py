@@ -108,7 +108,7 @@ class Decisions:
             n = self.begin_chunk(times, first, n, stacklevel=5)
             given = matrix[first : first + n]
             ledger.move_open_decisions(len(given))
-            decisions += self._core.decide_many(self._contexts.represent(given), times[first : first + n])
+            decisions += self._core.decide_many(self._representation.transform(given), times[first : first + n])
             representation.append_decided(given)
             representation.refresh_window_if_due()
         self.warn_if_over()
@@ -267,7 +267,8 @@ class Decisions:
                 self._core.relearn()
             else:
                 cost_expert = np.where(np.isnan(ledger.cost[:n]).any(axis=1), 0, ledger.route[:n])
-                self._outcomes.learn(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
+                ledger.grow_sample_store(n)
+                self._core.learn_many(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
             contexts.rows_before_freeze = []
         self._representation.retrain_if_due()
 

@@ -383,7 +383,7 @@ class Deferrer:
         >>> deferrer.score([[0.0, 1.0], [1.0, 0.0]]).estimates["model"]
         array([0.5, 0.5])
         """
-        return self._reader.scores(self._contexts.represent(self._contexts.matrix(contexts)))
+        return self._reader.scores(self._representation.transform(self._contexts.matrix(contexts)))
 
     def observe(self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None) -> None:
         """Learn rewards and book the cost of a decision. They may come in any order, in one call or several.

@@ -175,18 +175,6 @@ class Outcomes:
             ledger.core.expire(slot)
             ledger.free_overflow_row(int(decision), slot)
 
-    def learn(self, matrix: Floats, cost_expert: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
-        """Learn from tasks without booking their costs.
-
-        Args:
-            matrix: [n, views · width] The views of their contexts.
-            cost_expert: [n] The expert whose costs are given, counted from 1; 0 for none.
-            rewards: [n, deciders] NaN where one is not known.
-            costs: [n, resources] NaN where one is not known.
-        """
-        self.ledger.grow_sample_store(len(matrix))
-        self.ledger.core.learn_many(matrix, cost_expert, rewards, costs)
-
     def check_costs(self, costs: Floats, expert: int, *, missing: bool) -> None:
         """Raise if a cost [n, resources] of an expert, counted from 0, is out of bounds."""
         for r, high in enumerate(self.largest_costs[expert].tolist()):

@@ -19,9 +19,9 @@ from deferkit.learn.consistency import check_shapes
 from deferkit.learn.embed._passes import gradient_rows
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.networks import Networks
-from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, as_schedule, check_memory, next_in
+from deferkit.learn.embed.neural import NeuralEmbedding, Schedule, check_settings, next_in
 from deferkit.learn.embed.training_set import Floats, Ints, TrainingSet
-from deferkit.types import is_number, is_whole, plain
+from deferkit.types import is_number
 
 COEFFICIENTS = np.array([1.0, 0.0])
 INVERSE = np.diag([0.0, 1.0])
@@ -63,18 +63,11 @@ class GradientEmbedding:
     discount: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        object.__setattr__(self, "every", as_schedule(self.every, "GradientEmbedding"))
-        for name in ("hidden", "batch"):
-            if not is_whole(getattr(self, name), 1):
-                raise expected(name, "GradientEmbedding", "a whole number of at least 1", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
+        check_settings(self, hidden=1, batch=1)
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise expected("learning_rate", "GradientEmbedding", "a number above 0", self.learning_rate)
         if not is_number(self.ridge) or not 0 < self.ridge < math.inf:
             raise expected("ridge", "GradientEmbedding", "a finite number above 0", self.ridge)
-        check_memory(self.memory, self.discount, "GradientEmbedding")
 
     @property
     def network(self) -> NeuralEmbedding:

@@ -59,18 +59,11 @@ class NeuralEmbedding:
     module: Callable[[int], Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, plain(getattr(self, each.name)))
-        object.__setattr__(self, "every", as_schedule(self.every))
-        for name in ("hidden", "batch"):
-            if not is_whole(getattr(self, name), 1):
-                raise expected(name, "NeuralEmbedding", "a whole number of at least 1", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
+        check_settings(self, hidden=1, batch=1)
         if not is_whole(self.networks, 1) or self.networks > 3:
             raise expected("networks", "NeuralEmbedding", "3, 2 or 1", self.networks)
         if not is_number(self.learning_rate) or not 0 < self.learning_rate < math.inf:
             raise expected("learning_rate", "NeuralEmbedding", "a number above 0", self.learning_rate)
-        check_memory(self.memory, self.discount, "NeuralEmbedding")
         if not isinstance(self.skip, bool):
             raise expected("skip", "NeuralEmbedding", "True or False", self.skip)
         if self.module is not None and not callable(self.module):
@@ -147,9 +140,18 @@ def next_in(every: Schedule, seen: int) -> int:
     raise AssertionError("the last phase has no end")
 
 
-def check_memory(memory: object, discount: object, owner: str) -> None:
-    """Raise unless the memory is None or a number of tasks, and the discount a factor from 0 to 1."""
-    if memory is not None and not is_whole(memory, 1):
-        raise expected("memory", owner, "None or a whole number of at least 1", memory)
-    if not is_number(discount) or not 0 <= discount <= 1:  # type: ignore[operator]
-        raise expected("discount", owner, "a number from 0 to 1", discount)
+def check_settings(settings: Any, **least: int) -> None:
+    """Convert and check the settings that embeddings share; `least` has the minimum of each whole number."""
+    owner = type(settings).__name__
+    for each in fields(settings):
+        object.__setattr__(settings, each.name, plain(getattr(settings, each.name)))
+    if hasattr(settings, "every"):
+        object.__setattr__(settings, "every", as_schedule(settings.every, owner))
+    for name, minimum in least.items():
+        if not is_whole(getattr(settings, name), minimum):
+            raise expected(name, owner, f"a whole number of at least {minimum}", getattr(settings, name))
+        object.__setattr__(settings, name, int(getattr(settings, name)))
+    if settings.memory is not None and not is_whole(settings.memory, 1):
+        raise expected("memory", owner, "None or a whole number of at least 1", settings.memory)
+    if not is_number(settings.discount) or not 0 <= settings.discount <= 1:
+        raise expected("discount", owner, "a number from 0 to 1", settings.discount)

@@ -47,11 +47,7 @@ class Retrained(RepresentationKind):
 
     def first_fit(self, shape: Shape) -> int:  # noqa: ARG002
         """Return the number of observations before it is first trained."""
-        return self.next_at(0)
-
-    def next_at(self, seen: int) -> int:
-        """Return the number of observations at which it is retrained next."""
-        return min(self.embedding.next_at(seen), NEVER)
+        return self.embedding.next_at(0)
 
     def max_kept(self, window: int) -> int:
         """Return the maximum number of tasks that a retraining uses: at least those that the price is solved for."""
@@ -137,7 +133,7 @@ class RetrainedEmbedding(TrainedRepresentation):
             self.embedder.retrain(training_set, epochs)
             self.version += 1
             self.systems.rebuild(self.embedder, training_set)
-        ledger.set("retrain_at", self._kind.next_at(ledger.get("n_seen")))
+        ledger.set("retrain_at", self.embedding.next_at(ledger.get("n_seen")))
         self._fresh_from, self._window_is_fresh = ledger.next_id, self._window == 0
         self.refresh_window_if_due()
 

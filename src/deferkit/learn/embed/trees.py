@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from deferkit.errors import expected
 from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
-from deferkit.learn.embed.neural import check_memory
-from deferkit.types import is_number, is_whole, plain
+from deferkit.learn.embed.neural import check_settings
+from deferkit.types import is_number
 
 NODE_NUMBERS = 5  # feature, threshold, children, value
 TREE_STEP = 1_000_000  # multiplications that a tree costs beyond those of its tasks
@@ -56,19 +56,13 @@ class TreeEmbedding:
     discount: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        for name, least in (("folds", 2), ("trees", 1), ("leaves", 2), ("least_in_leaf", 1), ("first", 1)):
-            if not is_whole(getattr(self, name), least):
-                raise expected(name, "TreeEmbedding", f"a whole number of at least {least}", getattr(self, name))
-            object.__setattr__(self, name, int(getattr(self, name)))
+        check_settings(self, folds=2, trees=1, leaves=2, least_in_leaf=1, first=1)
         if self.leaves > MAX_LEAVES:
             raise expected("leaves", "TreeEmbedding", f"at most {MAX_LEAVES:,}", self.leaves)
         if not is_number(self.learning_rate) or not 0 < self.learning_rate <= 1:
             raise expected("learning_rate", "TreeEmbedding", "a number above 0 and up to 1", self.learning_rate)
         if not is_number(self.growth) or not 1 < self.growth < 1e6:
             raise expected("growth", "TreeEmbedding", "a number above 1 and below 1e6", self.growth)
-        check_memory(self.memory, self.discount, "TreeEmbedding")
 
     def width(self, shape: Shape) -> int:
         """Return the length of the view: the context, and a prediction for each target."""
