@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from deferkit.learn import settings
 from deferkit.learn import settings as members
 from deferkit.learn.embed import tree_columns, tree_views
 
@@ -16,9 +15,8 @@ FIRST, DELAY = 8, 4
 def early_fits() -> Iterator[None]:
     """Fit small trees from 8 observations on, with effect 4 later; forget after 4, 2 and 1 samples."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (settings, tree_columns):
-            patch.setattr(module, "FIRST_FIT", FIRST)
-            patch.setattr(module, "FIRST_STACK", FIRST)
+        patch.setattr(tree_columns, "FIRST_FIT", FIRST)
+        patch.setattr(tree_columns, "FIRST_STACK", FIRST)
         patch.setattr(tree_columns, "MIN_DELAY", DELAY)
         patch.setattr(tree_columns, "MIN_STACK_DELAY", DELAY)
         patch.setattr(tree_views, "ROUNDS", 3)

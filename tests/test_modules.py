@@ -30,9 +30,9 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
         Deferrer(n_features=4, budget=Budget(100, horizon=300, max_cost=1), embedding=embedding) for _ in range(2)
     )
     bulk.run(tasks.contexts, rewards_of(bulk, tasks), tasks.costs)
-    before = single._representation.embedder.state()["body body 0.0.weight"]  # type: ignore[union-attr]
+    before = single._representation.embedder.state()["body body 0.0.weight"]  # type: ignore[attr-defined]
     step_through(single, tasks)
-    after = single._representation.embedder.state()["body body 0.0.weight"]  # type: ignore[union-attr]
+    after = single._representation.embedder.state()["body body 0.0.weight"]  # type: ignore[attr-defined]
     assert bulk == single
     assert not np.array_equal(before, after)
     bulk.save(tmp_path / "own.state")

@@ -68,8 +68,9 @@ def test_installed_plugins_are_listed_and_keep_their_contracts(target: Path, tmp
     listed = deferkit("list", "--plugins", "--json", path=target, cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     found = {(line["kind"], line["name"], line["source"], line["problem"]) for line in json.loads(listed.stdout)}
-    kinds = {"world": "shop", "policy": "uncertain", "pacing": "proportional", "embedding": "products"}
-    assert found == {(kind, name, "deferkit-shop 1.0", "") for kind, name in kinds.items()}
+    kinds = [("world", "shop"), ("policy", "uncertain"), ("pacing", "proportional")]
+    kinds += [("embedding", "products"), ("embedding", "gaussian-process")]
+    assert found == {(kind, name, "deferkit-shop 1.0", "") for kind, name in kinds}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")],
         capture_output=True,

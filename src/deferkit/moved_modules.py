@@ -10,6 +10,7 @@ from types import ModuleType
 
 MOVED = {
     "deferkit.learn.pacing.strategy": "deferkit.learn.pacing.compiled",
+    "deferkit.learn.representation": "deferkit.learn.embed.retrained",
     "deferkit.worlds.base_world": "deferkit.worlds.base",
     "deferkit.worlds.knapsack_calibration": "deferkit.worlds.knapsack_data",
     "deferkit.worlds.option": "deferkit.worlds.base",

@@ -64,7 +64,7 @@ def test_memory_is_bounded_without_feedback_too() -> None:
         for row in contexts:
             learner.decide(row)
         bulk.decide_many(contexts)
-        assert learner._representation.training_set.n <= 100  # type: ignore[union-attr]
+        assert learner._representation.training_set.n <= 100  # type: ignore[attr-defined]
         assert learner == bulk
 
 
@@ -84,5 +84,5 @@ def test_what_is_said_of_a_task_that_was_let_go_still_counts() -> None:
     assert counts[1] == 50
     for number in range(50):
         learner.correct(number, {"human": 0.9})
-    learner._representation.retrain()  # type: ignore[union-attr]
+    learner._representation.retrain()  # type: ignore[attr-defined]
     assert learner.score([[1.0]]).estimates["human"][0] == pytest.approx(0.9, abs=0.01)

@@ -25,7 +25,7 @@ from tests.training_sets import crossed
 def test_the_past_holds_what_was_observed_and_nothing_else() -> None:
     learner, tasks = make("neural")
     events = step_through(learner, tasks, "bandit")
-    past: TrainingSet = learner._representation.training_set  # type: ignore[union-attr]
+    past: TrainingSet = learner._representation.training_set  # type: ignore[attr-defined]
     np.testing.assert_array_equal(past.x, tasks.contexts)
     asked = np.array([e.cost is not None for e in events if isinstance(e, Observed)])
     np.testing.assert_array_equal(past.select_labelled(0)[0], np.flatnonzero(~asked))
@@ -51,9 +51,9 @@ def test_late_feedback_is_learned_with_the_views_of_now() -> None:
                 learner.observe(seen.id, seen.rewards, seen.cost)
         for seen in waiting:
             learner.observe(seen.id, seen.rewards, seen.cost)
-        learner._representation.retrain()  # type: ignore[union-attr]
+        learner._representation.retrain()  # type: ignore[attr-defined]
     for target in range(3):
-        pasts = [learner._representation.training_set.select_labelled(target) for learner in (late, early)]  # type: ignore[union-attr]
+        pasts = [learner._representation.training_set.select_labelled(target) for learner in (late, early)]  # type: ignore[attr-defined]
         np.testing.assert_array_equal(pasts[0], pasts[1])
     assert late.summary().reserved == 0.0
 
@@ -88,8 +88,8 @@ def test_a_correction_reaches_the_past() -> None:
     learner, tasks = make("trees")
     step_through(learner, tasks._replace(contexts=tasks.contexts[:50]))
     learner.correct(10, {"model": 0.125})
-    learner._representation.retrain()  # type: ignore[union-attr]
-    rows, values = learner._representation.training_set.select_labelled(0)  # type: ignore[union-attr]
+    learner._representation.retrain()  # type: ignore[attr-defined]
+    rows, values = learner._representation.training_set.select_labelled(0)  # type: ignore[attr-defined]
     assert values[rows == 10] == 0.125
 
 
@@ -105,7 +105,7 @@ def test_an_encoder_in_front_settles_first(embedding: Any, tmp_path: Path) -> No
         decision = learner.decide({"a": float(rng.normal(5, 2)), "b": "x" if t % 2 else "y"})
         seen = {"model": 0.4} if decision.route == "model" else {"model": 0.4, "human": 0.9}
         learner.observe(decision.id, seen, None if decision.route == "model" else 0.5)
-    past = learner._representation.training_set  # type: ignore[union-attr]
+    past = learner._representation.training_set  # type: ignore[attr-defined]
     assert past.n == 200
     assert np.abs(past.x).max() <= 1.0
     learner.save(tmp_path / "a.state")

@@ -94,22 +94,19 @@ class BulkLoop(RowLearner):
         """Decide and observe one chunk of tasks from `first` on; return the index of the next task."""
         ledger, representation = self._ledger, self._representation
         end = min(len(matrix), first + min(CHUNK, ledger.memory))
-        if representation is not None:  # views are valid until the next retraining
-            representation.drop_old_tasks()
-            until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
-            end = min(end, first + until)
+        representation.drop_old_tasks()  # views are valid until the next retraining
+        until = min(representation.observations_until_retraining(), representation.decisions_until_upkeep())
+        end = min(end, first + until)
         end = first + self._decisions.begin_chunk(times, first, end - first, stacklevel=6)
         decision, link_state = ledger.next_id, ledger.get("link_state")
         done = first + self._run_compiled(matrix[first:end], rewards, costs, times, feedback, run, first)
-        if representation is not None:
-            representation.append_decided(matrix[first:done])
-            representation.record_outcomes(decision, done - first)
+        representation.append_decided(matrix[first:done])
+        representation.record_outcomes(decision, done - first)
         if ledger.get("link_state") != link_state:
             last = ledger.reward[ledger.slot(ledger.next_id - 1)]  # its outcome switched the link
             self._outcomes.link_switched(int(np.count_nonzero(~np.isnan(last))))
-        if representation is not None:
-            representation.retrain_if_due()
-            representation.refresh_window_if_due()
+        representation.retrain_if_due()
+        representation.refresh_window_if_due()
         return done
 
     def _run_before_freeze(
@@ -144,7 +141,7 @@ class BulkLoop(RowLearner):
         self._ledger.move_open_decisions(len(contexts))
         self._ledger.grow_sample_store(len(contexts))
         return self._ledger.core.run(
-            self._contexts.represent(contexts),
+            self._representation.transform(contexts),
             rewards[first:end],
             costs[first:end],
             times[first:end],
@@ -176,10 +173,7 @@ class WarmStart(RowLearner):
         cost_expert = np.where(np.isnan(costs).any(axis=1), 0, expert_number)
         self._outcomes.switch_link_for(values)
         ledger.core.fill_rank_tables(matrix)
-        if self._representation is None:
-            self._outcomes.learn(matrix, cost_expert, values, costs)
-        else:
-            self._representation.learn_labelled(matrix, values, costs, cost_expert)
+        self._representation.learn_labelled(matrix, values, costs, cost_expert)
         self._shorten_warm_up()
         self._count_costs(costs[cost_expert > 0])
 
@@ -199,8 +193,7 @@ class WarmStart(RowLearner):
         least = int(min(ledger.view("n_observed")[: len(settings.deciders)]))
         ledger.set("warm_up", min(ledger.get("warm_up"), max(settings.warm_up_steps - least, ledger.next_id)))
         settings.strategy.warm_up_changed(ledger.dual, ledger.get("warm_up"))
-        if self._representation is not None:
-            self._representation.refresh_window_if_due()
+        self._representation.refresh_window_if_due()
 
     def _count_costs(self, seen: Floats) -> None:
         if len(seen):

@@ -102,6 +102,20 @@ def count_of(array: NDArray[Any]) -> int:
     return int(array[0])
 
 
+def join_parts(parts: Mapping[str, Arrays]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of all parts, with the name of the part before their own.
+
+    >>> join_parts({"past": {"x": np.zeros(1)}})
+    {'past x': array([0.])}
+    """
+    return {f"{part} {name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+def part_of(saved: Arrays, part: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of one part from `join_parts`, by their own names."""
+    return {name[len(part) + 1 :]: array for name, array in saved.items() if name.startswith(f"{part} ")}
+
+
 def check_sizes(saved: Arrays, sizes: Mapping[str, int]) -> None:
     """Raise unless the arrays of a learner have these sizes, with any number of overflow rows."""
     overflow = len(saved["route"]) - sizes["memory"]

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.core import Core
-from deferkit.learn.embed.tree_columns import TreeColumns
+from deferkit.learn.embed.representation import Representation
 from deferkit.learn.encode import Encoder
-from deferkit.learn.representation import Representation
 from deferkit.periods import EARLIEST, LATEST, as_seconds
 from deferkit.types import LARGEST, Amount, is_number, plain
 
@@ -280,19 +279,17 @@ class ContextLoader:
     Until the encoder's scales are frozen, its rows are kept in `rows_before_freeze`, to be encoded again.
     """
 
-    def __init__(
-        self, core: Core, n_features: int, encoder: Encoder | None, representation: Representation | None
-    ) -> None:
+    def __init__(self, core: Core, n_features: int, encoder: Encoder | None, representation: Representation) -> None:
         self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
         self.representation = representation
-        self.largest = LARGEST if representation is None else representation.largest  # absolute value of a feature
+        self.largest = representation.largest  # absolute value of a feature
         self.rows_before_freeze: list[dict[str, Any]] = []
         self._core = core
         self._given: Floats = np.zeros((1, n_features))
         self._row = self._given[0]
         self._latest: list[float] | None = None  # the result of the last `load_event`, if it is in `_row`
         self._loaded_as = (-1, 0)  # the number of loads after it, and the version of its views
-        self._views = self._given if representation is None else representation.transform(self._given)
+        self._views = representation.transform(self._given)
 
     def load(self, context: Any) -> None:
         """Load a context into the compiled core, or raise `InvalidArgument`."""
@@ -316,7 +313,7 @@ class ContextLoader:
         return context  # it was just proposed and is applied now: it is loaded already
 
     def _state_of_load(self) -> tuple[int, int]:
-        return self._core.n_loads, 0 if self.representation is None else self.representation.version
+        return self._core.n_loads, self.representation.version
 
     def _convert(self, context: Any) -> Any:
         """Write a context to `_row`; return it as checked by the encoder."""
@@ -332,12 +329,11 @@ class ContextLoader:
         return context
 
     def _hand_over(self) -> None:
-        if self.representation is not None:
-            # a hidden layer might turn a number that is too large into a valid one; smaller numbers are
-            # in the views themselves, where the core checks them
-            if self.largest < LARGEST and not np.abs(self._given).max() <= self.largest:
-                raise self._not_finite()
-            self.representation.write(self._given, self._views)
+        # a hidden layer might turn a number that is too large into a valid one; smaller numbers are in the views
+        # themselves, where the core checks them
+        if self.largest < LARGEST and not np.abs(self._given).max() <= self.largest:
+            raise self._not_finite()
+        self.representation.write(self._given, self._views)
         if not self._core.try_load(self._views[0]):
             raise self._not_finite()
 
@@ -348,18 +344,12 @@ class ContextLoader:
 
     def mark_decided(self) -> None:
         """Tell the representation that the context that was loaded last is decided."""
-        if self.representation is not None:
-            self.representation.append_decided(self._given)
-            self.representation.refresh_window_if_due()
-
-    def represent(self, matrix: Floats) -> Floats:
-        """Return the views of context vectors, which the compiled core reads."""
-        return matrix if self.representation is None else self.representation.transform(matrix)
+        self.representation.append_decided(self._given)
+        self.representation.refresh_window_if_due()
 
     def vectors(self, contexts: Any) -> Floats:
         """Return contexts as the vectors of `Deferrer.coefficients`; with trees, those with the tree columns."""
-        views = self.represent(self.matrix(contexts))
-        return views[:, -self.representation.width :] if isinstance(self.representation, TreeColumns) else views
+        return self.representation.vectors(self.matrix(contexts))
 
     def rows(self, contexts: Any) -> list[dict[str, Any]] | None:
         """Return several contexts as checked rows of named features; None for a learner without an encoder."""
@@ -373,7 +363,7 @@ class ContextLoader:
         if rows is not None:
             return self.encode(rows)
         matrix = as_matrix(contexts, len(self._row))
-        if self.representation is not None and len(matrix) and not np.abs(matrix).max() <= self.largest:
+        if self.largest < LARGEST and len(matrix) and not np.abs(matrix).max() <= self.largest:
             most = float(np.abs(matrix).max())
             raise expected("contexts", "Deferrer", f"numbers up to {self.largest:g} with an embedding", most)
         return matrix

@@ -44,7 +44,7 @@ class Decisions:
         self._spending = SpendingCheck(components.settings, components.ledger, components.reader.spending)
         self.horizon, self._first_checked = math.inf, math.inf
         self.find_horizon()
-        self._plain = self._contexts.encoder is None and self._representation is None
+        self._plain = self._contexts.encoder is None and not self._representation.trains
 
     def find_horizon(self) -> None:
         """Note when the first horizon is over, and when the spending is checked; after a change of a budget."""
@@ -72,7 +72,7 @@ class Decisions:
             self._prepare_for_next()
             self.warn_if_stalled(time, stacklevel=4)
         core.commit()
-        if self._representation is not None:
+        if self._representation.trains:
             self._contexts.mark_decided()
         return decision
 
@@ -102,18 +102,15 @@ class Decisions:
         ledger, representation = self._ledger, self._representation
         decisions: list[Decision] = []
         while len(decisions) < len(matrix):
-            n = ledger.memory
-            if representation is not None:
-                representation.drop_old_tasks()
-                n = representation.decisions_until_upkeep()
+            representation.drop_old_tasks()
             first = len(decisions)
-            n = self.begin_chunk(times, first, min(n, len(matrix) - first), stacklevel=5)
+            n = min(representation.decisions_until_upkeep(), len(matrix) - first)
+            n = self.begin_chunk(times, first, n, stacklevel=5)
             given = matrix[first : first + n]
             ledger.move_open_decisions(len(given))
-            decisions += self._core.decide_many(self._contexts.represent(given), times[first : first + n])
-            if representation is not None:
-                representation.append_decided(given)
-                representation.refresh_window_if_due()
+            decisions += self._core.decide_many(self._representation.transform(given), times[first : first + n])
+            representation.append_decided(given)
+            representation.refresh_window_if_due()
         self.warn_if_over()
         return decisions
 
@@ -230,7 +227,8 @@ class Decisions:
         ledger, following = self._ledger, self._core.next_id + 1
         fills = following == RANKED_CONTEXTS and ledger.get("n_ranked") and ledger.get("n_views") == 2
         freezes = ledger.get("unsettled") and following >= max(ledger.get("warm_up"), FREEZE_AFTER)
-        return ledger.relearning_step() if fills or freezes else 0
+        relearning = ledger.relearning_step() if fills or freezes else 0
+        return relearning + self._representation.deciding_step(freezes=bool(freezes))
 
     def _prepare_for_next(self, warn: bool = True) -> None:
         """Free the row of the next decision, and note, or warn, that the horizon is over."""
@@ -265,18 +263,16 @@ class Decisions:
             encoder.cut_scales([*contexts.rows_before_freeze, *rows])
         n = len(contexts.rows_before_freeze)
         if n:
-            matrix = contexts.encode(contexts.rows_before_freeze)
-            if self._representation is not None:
-                matrix = self._representation.replace_contexts(matrix)
+            matrix = self._representation.replace_contexts(contexts.encode(contexts.rows_before_freeze))
             self._core.replace_first_contexts(matrix)
             if self._settings.has_ranks:  # learned with the ranks that each context had when it came
                 self._core.relearn()
             else:
                 cost_expert = np.where(np.isnan(ledger.cost[:n]).any(axis=1), 0, ledger.route[:n])
-                self._outcomes.learn(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
+                ledger.grow_sample_store(n)
+                self._core.learn_many(matrix, cost_expert, ledger.reward[:n].copy(), ledger.cost[:n].copy())
             contexts.rows_before_freeze = []
-        if self._representation is not None:
-            self._representation.retrain_if_due()
+        self._representation.retrain_if_due()
 
     def warn_if_over(self, coming: int = 0, warn: bool = True) -> None:
         """Note and warn once that the horizon or end of a budget is over, with so many decisions about to come."""
@@ -435,8 +431,7 @@ def change_budget(components: Components, event: BudgetChanged) -> None:
     settings.strategy.budget_changed(ledger.dual, before, after, ledger.next_id, ledger.get("warm_up"))
     ledger.core.cover()
     components.renewals.find_next()
-    if components.representation is not None:
-        components.representation.refresh_window_if_due()
+    components.representation.refresh_window_if_due()
 
 
 def _horizons(components: Components, given: object) -> dict[int, int]:

@@ -37,8 +37,6 @@ from deferkit.learn.pacing import Pacing
 from deferkit.learn.settings import DEFAULT_RULE, Settings
 from deferkit.types import Amount, Budget, Coefficients, Decision, Drifted, Run, Scores, Summary
 
-FIT_STEP = 1_000_000_000  # multiplications: a fit of trees that must be waited for takes about a second
-
 
 class Deferrer:
     """Routes each task to the model or to an expert, learns from rewards and costs, and keeps within a budget.
@@ -171,7 +169,7 @@ class Deferrer:
         _, self._ledger, self._reader, self._contexts, self._outcomes, self._representation, _ = self._components
         self._renewals = self._components.renewals
         # the compiled fast path knows nothing of representations, which learn from outcomes as well
-        self._try_observe = ledger.core.try_observe if self._representation is None else _never_observe
+        self._try_observe = ledger.core.try_observe if not self._representation.trains else _never_observe
 
     @classmethod
     def _of(cls, settings: Settings, ledger: Ledger, encoder: Encoder | None) -> Self:
@@ -385,7 +383,7 @@ class Deferrer:
         >>> deferrer.score([[0.0, 1.0], [1.0, 0.0]]).estimates["model"]
         array([0.5, 0.5])
         """
-        return self._reader.scores(self._contexts.represent(self._contexts.matrix(contexts)))
+        return self._reader.scores(self._representation.transform(self._contexts.matrix(contexts)))
 
     def observe(self, decision: int, rewards: Mapping[str, float] | None = None, cost: Amount | None = None) -> None:
         """Learn rewards and book the cost of a decision. They may come in any order, in one call or several.
@@ -477,15 +475,12 @@ class Deferrer:
         >>> deferrer.longest_step(usual), deferrer.longest_step(large) > 20_000_000
         (0, True)
         """
-        ledger, trees = self._ledger, self._representation
         if decision is None:
             return self._decisions.longest_step()
-        step = ledger.longest_step(decision)
-        if rewards and ledger.switches_link(rewards.values()):
-            # beside trees, everything is learned twice; a fit that is under way is waited for
-            step += ledger.relearning_step() * (1 if trees is None else 2)
-            step += FIT_STEP if trees is not None and trees.fitting else 0
-        return step
+        ledger = self._ledger
+        switches = rewards is not None and ledger.switches_link(rewards.values())
+        relearning = ledger.relearning_step() if switches else 0
+        return ledger.longest_step(decision) + relearning + self._representation.observing_step(switches=switches)
 
     def check_decision(self, event: Decided) -> None:
         """Raise what `apply` would raise for a decision; the learner does not change.
@@ -859,10 +854,9 @@ class Deferrer:
         ['cost of human', 'human', 'model']
         """
         found, encoder = self._reader.coefficients(), self._contexts.encoder
-        if encoder is None or self.settings.embedding is not None:  # an embedding's columns have no names
+        if encoder is None or self.settings.kind.replaces:  # an embedding's columns have no names
             return found
-        of_trees = len(found["model"].theta) - encoder.n_features
-        names = (*encoder.names, *(f"trees {i + 1}" for i in range(of_trees)))
+        names = (*encoder.names, *self.settings.kind.column_names(self.settings.shape)[encoder.n_features :])
         return {target: each._replace(names=names) for target, each in found.items()}
 
     def vectors(self, contexts: Any) -> NDArray[np.float64]:
@@ -906,7 +900,7 @@ class Deferrer:
         >>> Deferrer(n_features=2).fitting
         False
         """
-        return self._representation is not None and self._representation.fitting
+        return self._representation.fitting
 
     @property
     def awaits_fit(self) -> bool:
@@ -915,10 +909,7 @@ class Deferrer:
         >>> Deferrer(n_features=2).awaits_fit
         False
         """
-        representation = self._representation
-        if representation is None or not representation.fitting:
-            return False
-        return representation.observations_until_retraining() == 1
+        return self.fitting and self._representation.observations_until_retraining() == 1
 
     def summary(self) -> Summary:
         """Return counts, budget, price, noise and estimates as they are now, and a remark if few are asked.

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from deferkit.learn.core import CONSTANTS, REFITS
 from deferkit.learn.core.layout import COUNTERS, shapes, size_of, whole_lanes
-from deferkit.learn.embed import tree_views
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX
 from deferkit.learn.ledger import Ledger, LedgerSpec
@@ -31,11 +30,7 @@ def sizes_of(settings: Settings) -> dict[str, int]:
     Args:
         settings: Of the learner.
     """
-    width, n_views = settings.n_features, 1
-    if settings.embedding is not None:
-        width, n_views = settings.embedding.width(settings.shape), max(settings.views) + 1
-    elif settings.representation == "auto":
-        width, n_views = tree_views.width_of(settings.shape), tree_views.n_views(settings.shape)
+    width, n_views = settings.kind.width(settings.shape), settings.kind.n_views(settings.shape)
     n_resources, strategy = len(settings.budget), settings.strategy
     behind_memory = settings.explores_free + 2 * settings.catches_up * n_resources
     members, given = settings.members, width
@@ -79,7 +74,7 @@ def new_ledger(settings: Settings) -> Ledger:
     """
     counters = {counter.name: 0 for counter in COUNTERS} | {
         "warm_up": settings.warm_up_steps,
-        "retrain_at": settings.first_fit,
+        "retrain_at": settings.kind.first_fit(settings.shape),
         "link_state": LINK_BINARY if settings.link == AUTO_LINK else 0,
     }
     scalars = {**sizes_of(settings), **_options(settings), **counters, **_parameters(settings)}
@@ -108,9 +103,9 @@ def _options(settings: Settings) -> dict[str, int]:
         "fisher": settings.weighted,
         "one_index": settings.exploration.rule == INDEX,
         "sampled": settings.exploration.sampled,
-        "frozen": settings.embedding is not None and settings.embedding.frozen,
+        "frozen": settings.kind.frozen,
         "width_member": settings.width_member,
-        "has_prior": settings.confidence is not None or (settings.representation == "auto" and settings.shape.stacked),
+        "has_prior": settings.confidence is not None or settings.kind.has_prior(settings.shape),
         "free_exploration": settings.explores_free,
         "catches_up": settings.catches_up,
         "drift_test": settings.tests_drifts,
@@ -145,7 +140,7 @@ def _parameters(settings: Settings) -> dict[str, float]:
 
 def _intercept(settings: Settings) -> float:
     """Return the constant behind the features of a vector, for the prior; named features have one of the encoder."""
-    if settings.confidence is None or settings.representation == "auto":
+    if settings.confidence is None or settings.kind.trains:
         return 0.0
     return 1.0 / math.sqrt(1.0 + settings.n_features)
 
@@ -193,8 +188,7 @@ def _shares_design(settings: Settings, expert: int) -> bool:
     exact = settings.first_link.exact_updates and link_named(settings.cost_link).exact_updates
     first = len(settings.deciders) + expert * len(settings.budget)
     views = {settings.views[expert + 1], *settings.views[first : first + len(settings.budget)]}
-    frozen = settings.embedding is not None and settings.embedding.frozen
-    return exact and len(views) == 1 and not frozen
+    return exact and len(views) == 1 and not settings.kind.frozen
 
 
 def _write_members(settings: Settings, ledger: Ledger) -> None:

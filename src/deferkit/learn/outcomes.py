@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from deferkit.errors import ConflictingObservation, InvalidArgument, LinkWarning, expected
 from deferkit.learn import context
 from deferkit.learn.core import CONSTANTS
-from deferkit.learn.embed.tree_columns import TreeColumns
+from deferkit.learn.embed.representation import Representation
 from deferkit.learn.ledger import OPEN, Ledger
 from deferkit.learn.reports import LedgerReader
-from deferkit.learn.representation import Representation
 from deferkit.learn.settings import Settings
 from deferkit.types import LARGEST, Amount, is_number, plain, show
 
@@ -30,7 +29,7 @@ class Outcomes:
     """
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, reader: LedgerReader, representation: Representation | None
+        self, settings: Settings, ledger: Ledger, reader: LedgerReader, representation: Representation
     ) -> None:
         self.settings = settings
         self.ledger = ledger
@@ -135,17 +134,14 @@ class Outcomes:
         ledger, number = self.ledger, int(decision)
         new_reward, new_cost = reward or self._no_reward, cost or self._no_cost
         ledger.grow_sample_store(1)
-        if self.representation is not None:
-            self.representation.refresh_views(number, slot)
+        self.representation.refresh_views(number, slot)
         link_state = ledger.get("link_state")
         ledger.core.observe(number, slot, new_reward, new_cost)
-        if self.representation is not None:
-            self.representation.append_outcomes(number, slot, new_reward, new_cost)
+        self.representation.append_outcomes(number, slot, new_reward, new_cost)
         if ledger.get("link_state") != link_state:
             self.link_switched(sum(not math.isnan(each) for each in new_reward))
-        if self.representation is not None:
-            self.representation.retrain_if_due()
-            self.representation.refresh_window_if_due()
+        self.representation.retrain_if_due()
+        self.representation.refresh_window_if_due()
         ledger.free_overflow_row(number, slot)
 
     def link_switched(self, n_new: int) -> None:
@@ -155,8 +151,7 @@ class Outcomes:
             n_new: The number of rewards that came with the outcome that switched the link. If there are no earlier
                 ones, the link was never used.
         """
-        if isinstance(self.representation, TreeColumns):
-            self.representation.link_switched()
+        self.representation.link_switched()
         if self.warns and self.ledger.view("reward_power")[1] > n_new:
             warnings.warn(
                 "A reward is neither 0 nor 1: the link of the rewards is the identity from now on, no longer logistic."
@@ -179,18 +174,6 @@ class Outcomes:
         if ledger.status[slot] == OPEN:
             ledger.core.expire(slot)
             ledger.free_overflow_row(int(decision), slot)
-
-    def learn(self, matrix: Floats, cost_expert: NDArray[np.int64], rewards: Floats, costs: Floats) -> None:
-        """Learn from tasks without booking their costs.
-
-        Args:
-            matrix: [n, views · width] The views of their contexts.
-            cost_expert: [n] The expert whose costs are given, counted from 1; 0 for none.
-            rewards: [n, deciders] NaN where one is not known.
-            costs: [n, resources] NaN where one is not known.
-        """
-        self.ledger.grow_sample_store(len(matrix))
-        self.ledger.core.learn_many(matrix, cost_expert, rewards, costs)
 
     def check_costs(self, costs: Floats, expert: int, *, missing: bool) -> None:
         """Raise if a cost [n, resources] of an expert, counted from 0, is out of bounds."""
@@ -221,8 +204,7 @@ class Outcomes:
             costs = self._check_cost(decision, slot, cost)
             if ledger.route[slot] == 0 or np.isnan(ledger.cost[slot]).any():
                 raise InvalidArgument(f"No cost of decision {decision} was observed yet: observe it.")
-        if self.representation is not None:
-            self.representation.refresh_views(int(decision), slot)
+        self.representation.refresh_views(int(decision), slot)
         for index, old, new in changes:
             known[index] = new
             self._learn_correction(slot, index, old, new)
@@ -239,8 +221,7 @@ class Outcomes:
                 largest[r] = max(np.nanmax(ledger.cost[:, r]) if largest[r] == old else largest[r], new)
                 changes.append((target, old, new))
             ledger.core.cover()
-        if self.representation is not None:
-            self.representation.replace_outcomes(int(decision), slot, changes)
+        self.representation.replace_outcomes(int(decision), slot, changes)
 
     def _check_reward(self, name: str, value: object) -> int:
         """Return the index of a decider; raise if there is no such decider or the reward is out of range."""

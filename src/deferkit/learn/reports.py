@@ -429,17 +429,14 @@ class LedgerReader:
     """Reads a ledger, with the names of experts and resources.
 
     Args:
-        experts: The names of the experts.
-        resources: The names of the resources.
-        n_features: The length of a context vector, without the columns of trees.
+        settings: Of the learner.
         ledger: The ledger to read.
     """
 
-    def __init__(self, experts: Sequence[str], resources: Sequence[str], n_features: int, ledger: Ledger) -> None:
-        self.experts = tuple(experts)
-        self.deciders = (MODEL, *experts)
-        self.resources = tuple(resources)
-        self.n_features = n_features
+    def __init__(self, settings: Settings, ledger: Ledger) -> None:
+        self.experts, self.deciders, self.resources = settings.experts, settings.deciders, settings.resources
+        self.n_features = settings.n_features
+        self.view_names = settings.kind.view_names(settings.shape)
         self.ledger = ledger
         self.spending = SpendingReport(self.experts, self.resources, self.targets, ledger)
 
@@ -506,9 +503,7 @@ class LedgerReader:
     def representation_shares(self) -> dict[str, dict[str, float]]:
         """Return the weight of each view of the context in the estimate of each target."""
         views, weights = self._by_member(self.ledger.view("view"))[:, 0], self.ledger.view("member_weight")
-        ranks = ("ranks",) if self.ledger.get("n_ranked") else ()  # the last view
-        given = int(views.max()) + 1 - len(ranks)
-        names = (*(("linear", "stack", "trees") if given == 3 else ("linear", "trees")[:given]), *ranks)
+        names = (*self.view_names, "ranks") if self.ledger.get("n_ranked") else self.view_names
         return {
             target: {name: float(weights[i, views == view].sum()) for view, name in enumerate(names)}
             for i, target in enumerate(self.targets)

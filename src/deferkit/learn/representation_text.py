@@ -13,9 +13,6 @@ def representation_text(learner: Deferrer) -> str:
     >>> representation_text(Deferrer(n_features=2, defaults="2026.11"))
     'linear'
     """
-    embedding = learner.settings.embedding
-    if embedding is not None:
-        return embedding.kind
     by_target = learner.representation_shares().values()
     names = next(iter(by_target))
     return text_of_shares({name: sum(shares[name] for shares in by_target) / len(by_target) for name in names})

@@ -4,16 +4,18 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.errors import AssumptionWarning, MissingTreesWarning, UnaffordableReviewWarning, expected
-from deferkit.extras import find_missing, join_names
+from deferkit.extras import join_names
 from deferkit.learn.core import CONSTANTS, REFITS
-from deferkit.learn.embed import EMBEDDINGS, embedding_from, is_embedding, tree_views
+from deferkit.learn.embed import EMBEDDINGS, REPRESENTATIONS, embedding_from, is_embedding, kind_of
 from deferkit.learn.embed.embedding import Embedding, Shape
+from deferkit.learn.embed.representation import RepresentationKind
 from deferkit.learn.encode import FREEZE_AFTER, Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL_SCALE, Exploration
 from deferkit.learn.links import AUTO_LINK, Link, link_named
@@ -103,15 +105,13 @@ def _of_views(
 MAX_EXPERTS = 32
 FIRST_REFIT = 16  # samples before the first exact refit
 FOREVER = 1 << 62  # a count that is never reached
-FIRST_FIT = 64  # observations before the first fit of trees
-FIRST_STACK = 16  # the same of trees and additive models
 NOVEMBER_2026, DECEMBER_2026 = "2026.11", "2026.12"
 DEFAULTS = (NOVEMBER_2026, DECEMBER_2026)  # versions of the default rule
 DEFAULT_RULE = DECEMBER_2026  # of learners that are made without `defaults`
 PRIOR_RIDGE = 0.1  # with a confidence prior
 NOISE_SAMPLES = 4.0  # pseudo-samples of the noise prior
+BEST = "auto"  # the representation of named features, where it is possible
 PARTS = ("values", "ranks", "noise prior", "free exploration")  # of the default that studies can leave out
-REPRESENTATIONS = ("linear", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +176,12 @@ class Settings:
         self._check_words()
         self._check_rule()
         self._check_pacing()
-        if not isinstance(self.representation, str) or self.representation not in REPRESENTATIONS:
-            known = ", ".join(map(repr, REPRESENTATIONS))
-            raise expected("representation", "Deferrer", f"one of {known}", self.representation)
-        if self.representation == "auto" and (self.embedding is not None or self.cost_link != "identity"):
-            raise expected("representation", "Deferrer", "'linear' with an embedding or a cost_link", "auto")
-        if self.forget == "auto" and self.embedding is not None:
+        trains = REPRESENTATIONS[self.representation].trains
+        if trains and (self.embedding is not None or self.cost_link != "identity"):
+            raise expected(
+                "representation", "Deferrer", "'linear' with an embedding or a cost_link", self.representation
+            )
+        if self.forget == "auto" and self.kind.replaces:
             raise expected("forget", "Deferrer", "'never' with an embedding, which refits its past", self.forget)
         if self.ridge is not None and (not is_number(self.ridge) or not 0 < self.ridge < math.inf):
             raise expected("ridge", "Deferrer", "None or a finite number above 0", self.ridge)
@@ -198,15 +198,18 @@ class Settings:
             raise expected(
                 "exploration", "Deferrer", "optimistic unless there is one expert and no link", "sampled=True"
             )
-        if self.embedding is not None and not is_embedding(self.embedding):
-            names = " or ".join(f"a {kind.__name__}" for kind in EMBEDDINGS)
-            raise expected("embedding", "Deferrer", f"None, {names}, or one of a plug-in", self.embedding)
         if self.embedding is not None and not cost_link.exact_updates:
             raise expected("cost_link", "Deferrer", "'identity' with an embedding", self.cost_link)
         if not self.weighted and self.refit_used != "always" and not reward_link.exact_updates:
             raise expected("refit", "Deferrer", "'always' where samples are not weighted", self.refit)
 
     def _check_words(self) -> None:
+        if not isinstance(self.representation, str) or self.representation not in REPRESENTATIONS:
+            known = ", ".join(map(repr, REPRESENTATIONS))
+            raise expected("representation", "Deferrer", f"one of {known}", self.representation)
+        if self.embedding is not None and not is_embedding(self.embedding):
+            names = " or ".join(f"a {kind.__name__}" for kind in EMBEDDINGS)
+            raise expected("embedding", "Deferrer", f"None, {names}, or one of a plug-in", self.embedding)
         for name, words in (("refit", REFITS), ("forget", FORGETS)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or value not in words):
@@ -281,13 +284,13 @@ class Settings:
         """The names of the resources."""
         return tuple(self.budget)
 
-    @property
+    @cached_property
     def reward_bounds(self) -> tuple[float, float]:
         """The least and the largest reward: the intersection of `reward_range` and the domain of the link."""
         low, high = self.first_link.domain
         return max(low, self.reward_range[0]), min(high, self.reward_range[1])
 
-    @property
+    @cached_property
     def cost_bounds(self) -> list[tuple[float, float]]:
         """The least and the largest cost of one decision, for each resource; what exceeds it overruns the budget."""
         _, high = link_named(self.cost_link).domain
@@ -322,36 +325,40 @@ class Settings:
         return Shape(self.n_features, len(self.experts), len(self.budget), link, self.reward_bounds, seed, stacked)
 
     @property
+    def kind(self) -> RepresentationKind:
+        """The kind of the representation."""
+        return kind_of(self.representation, self.embedding)
+
+    @property
     def views(self) -> list[int]:
-        """The view of a context that each target reads; without an embedding there is one."""
-        return [0] * self.shape.n_targets if self.embedding is None else self.embedding.views(self.shape)
+        """The view of a context that each target reads, where views have no members of their own."""
+        return self.kind.views(self.shape)
 
     @property
     def forget_used(self) -> str:
         """The forgetting: as given, else "never" with an embedding, intervals or refits, and "auto" without."""
         refitted = self.refit not in (None, "never")
-        kept = self.embedding is not None or self.exploration.rule != INDEX or refitted
+        kept = self.kind.replaces or self.exploration.rule != INDEX or refitted
         return self.forget if self.forget is not None else "never" if kept else "auto"
 
     @property
     def refit_used(self) -> str:
         """When estimates are refitted exactly: "never" with an embedding, trees, forgetting or link "auto"."""
-        follows = self.embedding is not None or self.representation == "auto" or self.link == AUTO_LINK
-        if follows or self.forget_used != "never":
+        if self.kind.trains or self.link == AUTO_LINK or self.forget_used != "never":
             return "never"
         return "doubling" if self.refit is None else self.refit
 
     @property
     def members(self) -> list[Member]:
         """The members of the mixture by which each target is estimated."""
-        views = tree_views.n_views(self.shape) if self.representation == "auto" else None
+        kind, shape = self.kind, self.shape
         return members_of(
             self.forget_used,
-            views,
+            None if kind.replaces else len(kind.view_names(shape)),
             values="values" not in self.without,
             ranks=self.has_ranks,
             rank_weight=RANK_WEIGHT if self.confidence is None else CONFIDENT_RANK_WEIGHT,
-            stacked=views is not None and self.shape.stacked,
+            stacked=kind.has_prior(shape),
         )
 
     @property
@@ -378,7 +385,7 @@ class Settings:
     @property
     def has_new_defaults(self) -> bool:
         """Whether the parts that came after November 2026 apply: not with an embedding or with intervals."""
-        return self.defaults != NOVEMBER_2026 and self.embedding is None and self.exploration.rule == INDEX
+        return self.defaults != NOVEMBER_2026 and not self.kind.replaces and self.exploration.rule == INDEX
 
     @property
     def has_auto_link(self) -> bool:
@@ -463,15 +470,6 @@ class Settings:
     def remembered_contexts(self) -> int:
         """How many of the latest contexts the price may be solved for; those of two periods, if there are periods."""
         return self.memory if self.is_timed else self.pacing.window
-
-    @property
-    def first_fit(self) -> int:
-        """The number of observations before a representation is first fitted; `FOREVER` if there is none."""
-        if self.embedding is not None:
-            return self.embedding.next_at(0)
-        if self.representation != "auto":
-            return FOREVER
-        return FIRST_STACK if self.has_new_defaults else FIRST_FIT
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values, for the state file."""
@@ -564,8 +562,9 @@ def choose_representation(
 
     "auto" without LightGBM becomes "linear" with a warning, whose `stacklevel` is that of a caller of `Deferrer`.
     """
-    absent = find_missing("trees")
-    if given == "auto" and absent:
+    wanted = given if isinstance(given, str) and given in REPRESENTATIONS else BEST
+    absent = REPRESENTATIONS[wanted].find_missing()
+    if given == wanted and absent:
         warnings.warn(
             f"Estimates will be linear, because {join_names(absent)} {'are' if absent[1:] else 'is'} missing:"
             " pip install 'deferkit[trees]'.",
@@ -576,7 +575,7 @@ def choose_representation(
     if given is not None:
         return given
     supported = embedding is None and exploration.rule == INDEX and cost_link == "identity"
-    return "auto" if encoder is not None and supported and not absent else "linear"
+    return BEST if encoder is not None and supported and not absent else "linear"
 
 
 def check_encoder_memory(settings: Settings, encoder: Encoder | None) -> None:

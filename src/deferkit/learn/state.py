@@ -350,8 +350,7 @@ def plain_and_arrays(components: Components) -> tuple[dict[str, Any], dict[str, 
     arrays = components.ledger.state()
     if components.settings.forget_used == "never":  # read by forgetting members only, and absent in version 2
         arrays["learned_as"] = np.zeros_like(arrays["learned_as"])
-    if components.representation is not None:
-        arrays |= {REPRESENTATION + name: array for name, array in components.representation.state().items()}
+    arrays |= {REPRESENTATION + name: array for name, array in components.representation.state().items()}
     return saved, arrays
 
 
@@ -403,10 +402,9 @@ class SavedLearner(NamedTuple):
 
     def restore(self, components: Components) -> None:
         """Restore the representation, and the rows that wait for the encoder to be frozen."""
-        if components.representation is not None:
-            start = len(REPRESENTATION)
-            kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}
-            components.representation.restore(kept)
+        start = len(REPRESENTATION)
+        kept = {name[start:]: array for name, array in self.arrays.items() if name.startswith(REPRESENTATION)}
+        components.representation.restore(kept)
         unsettled, rows, encoder = self.plain["counters"]["unsettled"], self.plain["rows"], components.contexts.encoder
         if len(rows) != (components.ledger.next_id if unsettled else 0) or (unsettled and encoder is None):
             raise ValueError(f"there are {len(rows)} rows to settle an encoder on")

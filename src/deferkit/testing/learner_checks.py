@@ -13,8 +13,8 @@ from deferkit.errors import BudgetExhausted, DeferkitError, InvalidArgument, Spe
 from deferkit.learn.context import as_amount
 from deferkit.learn.deferrer import Deferrer
 from deferkit.learn.embed import EMBEDDING_PLUGINS, EMBEDDINGS, embedding_from, is_embedding
+from deferkit.learn.embed.retrained import RetrainedEmbedding
 from deferkit.learn.pacing import PACING_PLUGINS, PACINGS
-from deferkit.learn.representation import RetrainedEmbedding
 from deferkit.plugins import reference_of
 from deferkit.study.policy_registry import run_by_steps, setting_of
 from deferkit.worlds.base import TaskStream

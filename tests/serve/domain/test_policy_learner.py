@@ -12,6 +12,7 @@ import pytest
 
 from deferkit import extras
 from deferkit.errors import InvalidArgument, MissingExtra
+from deferkit.learn.embed import representation
 from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain import policy_learner as learners
 from deferkit.serve.domain.policy_learner import learner_of, with_defaults
@@ -38,7 +39,7 @@ def without_trees(monkeypatch: pytest.MonkeyPatch) -> Spoil:
     find_missing = extras.find_missing
 
     def spoil() -> None:
-        for module in (extras, learners):
+        for module in (extras, representation):
             monkeypatch.setattr(
                 module, "find_missing", lambda part: ["lightgbm"] if part == "trees" else find_missing(part)
             )

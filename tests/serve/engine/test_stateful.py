@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from deferkit.learn import settings as learner_settings
 from deferkit.learn.embed import tree_columns, tree_views
 from deferkit.learn.embed.tree_columns import TreeFit
 from deferkit.serve.engine import ownership
@@ -49,8 +48,8 @@ def test_with_time_renewals_extensions_and_stops_too(database: Database, monkeyp
 
 def timed_by_hand(database: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], int]:
     """Let fits begin early and take long, and the database tell a time that is moved by hand; return what moves it."""
-    for module in (learner_settings, tree_columns):  # fits begin and take effect within the life of an example
-        monkeypatch.setattr(module, "FIRST_FIT", 1)
+    # fits begin and take effect within the life of an example
+    monkeypatch.setattr(tree_columns, "FIRST_FIT", 1)
     monkeypatch.setattr(tree_columns, "MIN_DELAY", 1)
     monkeypatch.setattr(tree_views, "LEAVES_NEEDED", 1)
     fit = TreeFit._fit

@@ -28,6 +28,10 @@ def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 TOO_LARGE: dict[str, Any] = {
     "features": {"features": 2001},
+    "hidden units": {"embedding": {"kind": "neural", "hidden": 10**9}},
+    "trees of an embedding": {"embedding": {"kind": "trees", "folds": 10**9}},
+    "tasks of an embedding": {"embedding": {"kind": "gradient", "memory": 10**9}},
+    "time of an embedding": {"embedding": {"kind": "neural", "batch": 1, "memory": 2_000_000}},
     "features, experts and resources": {"features": 2000, "experts": EXPERTS, "budget": RESOURCES},
     "a memory": {"features": 2000, "memory": 1_000_000},
     "levels": {"features": {"categories": {f"c{n}": 1000 for n in range(100)}}},
@@ -43,7 +47,16 @@ def test_a_policy_that_would_take_all_memory_is_refused(client: Client, change: 
 
 
 NO_POLICY: dict[str, Any] = {
-    "an embedding": {"embedding": {"kind": "neural"}},
+    "an unknown embedding": {"embedding": {"kind": "oracle"}},
+    "an embedding out of a module": {"embedding": {"kind": "os:getcwd"}},
+    "an embedding without a kind": {"embedding": {"hidden": 8}},
+    "a kind that is a list": {"embedding": {"kind": ["neural"]}},
+    "an unknown setting of an embedding": {"embedding": {"kind": "neural", "hiden": 8}},
+    "a module of an embedding": {"embedding": {"kind": "neural", "module": "torch.nn:Linear"}},
+    "a negative size of an embedding": {"embedding": {"kind": "trees", "leaves": -5}},
+    "more leaves than LightGBM takes": {"embedding": {"kind": "trees", "leaves": 131_073, "trees": 1}},
+    "an embedding that forgets": {"embedding": {"kind": "trees"}, "forget": "auto"},
+    "an embedding beside trees": {"embedding": {"kind": "trees"}, "representation": "auto"},
     "a total without a horizon": {"budget": {"cost": {"total": 1, "max_cost": 1}}},
     "a total without a cap": {"budget": {"cost": {"total": 1, "horizon": 1}}},
     "no resource": {"budget": {}},
@@ -67,10 +80,23 @@ def test_a_policy_that_makes_no_sense_is_refused(client: Client, change: Any) ->
     assert (answer.status, answer.json["code"]) == (422, "invalid")
 
 
-def test_embeddings_are_refused_in_so_many_words(client: Client) -> None:
-    answer = client.post("/v1/policies", POLICY | {"name": "deep", "embedding": {"kind": "neural", "hidden": 8}})
-    assert answer.status == 422
-    assert answer.json["detail"].startswith("The service does not support 'embedding': omit it.")
+@pytest.mark.parametrize("kind", ["neural", "trees", "gradient"])
+def test_an_embedding_is_stored_with_its_defaults_and_a_bounded_memory(client: Client, kind: str) -> None:
+    policy = POLICY | {"name": kind, "embedding": {"kind": kind, "memory": None}}
+    made = client.post("/v1/policies", policy)
+    assert made.status == 201
+    assert made.json["embedding"]["memory"] == made.json["memory"]
+    assert (made.json["representation"], made.json["forget"]) == ("linear", "never")
+    assert client.post("/v1/policies", policy).json == made.json
+    assert client.post("/v1/policies", policy | {"embedding": made.json["embedding"]}).json == made.json
+    other = client.post("/v1/policies", policy | {"embedding": {"kind": kind, "memory": 500}})
+    assert other.status == 409
+    assert "made with other settings: embedding" in other.json["detail"]
+
+
+def test_the_largest_schedule_of_an_embedding_is_never_due(client: Client) -> None:
+    policy = POLICY | {"name": "late", "embedding": {"kind": "neural", "every": 2**53 - 1}}
+    assert client.post("/v1/policies", policy).status == 201
 
 
 def test_a_tenant_has_so_many_policies_and_no_more(tenants: Running) -> None:

@@ -1,4 +1,4 @@
-"""Learned representations: embeddings, and the trees of the representation "auto"."""
+"""The registry of representations: those without settings of their own by name, and embeddings, which have settings."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,13 @@ from deferkit.errors import InvalidArgument, expected
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.embed.gradient import GradientEmbedding
 from deferkit.learn.embed.neural import NeuralEmbedding
+from deferkit.learn.embed.representation import RepresentationKind
+from deferkit.learn.embed.retrained import Retrained
+from deferkit.learn.embed.tree_columns import TreeMixture
 from deferkit.learn.embed.trees import TreeEmbedding
 from deferkit.plugins import PluginGroup, reference_of
 
+REPRESENTATIONS: dict[str, RepresentationKind] = {kind.name: kind for kind in (RepresentationKind(), TreeMixture())}
 EMBEDDINGS: tuple[type[Any], ...] = (NeuralEmbedding, TreeEmbedding, GradientEmbedding)
 METHODS = ("width", "views", "next_at", "make", "to_dict")
 """What an embedding of a plug-in must have beside `kind`, `frozen`, `memory` and `discount`."""
@@ -54,6 +58,15 @@ def is_embedding(embedding: Any) -> bool:
     return True
 
 
+def kind_of(representation: str, embedding: Embedding | None) -> RepresentationKind:
+    """Return the kind of representation that two settings of a learner name.
+
+    >>> kind_of("auto", None).name, kind_of("linear", TreeEmbedding()).name
+    ('auto', 'trees')
+    """
+    return REPRESENTATIONS[representation] if embedding is None else Retrained(embedding)
+
+
 def embedding_from(plain: Mapping[str, Any]) -> Embedding:
     """Restore the settings of an embedding from `to_dict()`.
 
@@ -66,17 +79,18 @@ def embedding_from(plain: Mapping[str, Any]) -> Embedding:
     >>> embedding_from({"kind": "neural", "hidden": 20}).hidden
     20
     """
-    kinds = {kind.kind: kind for kind in EMBEDDINGS}
     given = dict(plain)
     kind = given.pop("kind", None)
-    if kind not in kinds and (plugin := EMBEDDING_PLUGINS.find(kind, may_import=False)) is not None:
-        kinds[kind] = plugin
-    if kind not in kinds:
-        known = ", ".join(map(repr, [*kinds, *EMBEDDING_PLUGINS.names()]))
+    found = next((each for each in EMBEDDINGS if each.kind == kind), None)
+    if found is None and (found := EMBEDDING_PLUGINS.find(kind, may_import=False)) is None:
+        known = ", ".join(map(repr, [*(each.kind for each in EMBEDDINGS), *EMBEDDING_PLUGINS.names()]))
         raise expected("kind", "embedding", f"one of {known}, or used before", kind)
     if not given.get("module"):
         given.pop("module", None)
-    made: Embedding = kinds[kind](**given)
+    try:
+        made: Embedding = found(**given)
+    except TypeError as error:
+        raise InvalidArgument(f"The settings of the embedding {kind!r} are wrong: {error}.") from error
     return made
 
 

@@ -79,7 +79,12 @@ class Embedder(Protocol):
 
 
 class Embedding(Protocol):
-    """The settings of a representation: a frozen dataclass."""
+    """The settings of a representation: a frozen dataclass.
+
+    It may have three more members, which the service reads: `feature`, a key of `extras.REQUIREMENTS` ("networks" by
+    default), `count_numbers(shape)`, the numbers that its embedder keeps, and `training_step(shape, n)`, the
+    multiplications of a retraining on n tasks. The service takes more time than usual for granted without the last.
+    """
 
     kind: ClassVar[str]
     frozen: ClassVar[bool]

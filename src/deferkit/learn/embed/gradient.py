@@ -38,6 +38,7 @@ class GradientEmbedding:
         every: Observations between two retrainings of one epoch each: a number, or pairs (from which observation on,
             every how many). By default every 10, and every 100 from observation 4,000 on.
         ridge: λ of the curvature Z, above 0; 1 by default.
+        memory: The number of tasks kept to retrain on; None (default) keeps all. Z is that of the kept tasks.
 
     Raises:
         InvalidArgument: If an argument is of the wrong type or out of range.
@@ -55,7 +56,8 @@ class GradientEmbedding:
     every: Schedule = ((0, 10), (4_000, 100))
     ridge: float = 1.0
 
-    memory: ClassVar[None] = None
+    memory: int | None = None
+
     discount: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
@@ -81,14 +83,25 @@ class GradientEmbedding:
         """Return the number of observations at which the networks are retrained next."""
         return next_in(self.every, seen)
 
+    def count_numbers(self, shape: Shape) -> int:
+        """Return the number of numbers in the networks and their curvature."""
+        return 2 * self.network.count_numbers(shape)
+
+    def training_step(self, shape: Shape, n: int) -> int:
+        """Return the multiplications of an epoch on n tasks, and of the curvature."""
+        return 2 * self.network.training_step(shape, n)
+
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""
         needs("networks")
         return Gradients(self, shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
+        """Return the settings as JSON values; without a memory they are those of state files before it."""
+        given = asdict(self)
+        if self.memory is None:
+            del given["memory"]
+        return {"kind": self.kind, **given}
 
 
 class Gradients:

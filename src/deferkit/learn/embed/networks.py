@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deferkit.learn.consistency import check_shapes, count_of
+from deferkit.learn.consistency import check_shapes, count_of, join_parts, part_of
 from deferkit.learn.embed.dense import Dense, Parameters
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.neural import NeuralEmbedding
@@ -121,12 +121,11 @@ class Networks:
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name."""
         counts = {"trained": np.array([float(self.trained)]), "units": self.units}
-        heads = {f"heads {name}": array for name, array in self.heads.state().items()}
-        return counts | heads | {f"body {name}": array for name, array in self.body.state().items()}
+        return counts | join_parts({"heads": self.heads.state(), "body": self.body.state()})
 
     def restore(self, saved: dict[str, NDArray[np.float64]]) -> None:
         """Restore from `state()`."""
         check_shapes(saved, {"units": self.units.shape})
         self.trained, self.units = count_of(saved["trained"]), saved["units"].copy()
-        for prefix, part in (("heads ", self.heads), ("body ", self.body)):
-            part.restore({name[len(prefix) :]: a for name, a in saved.items() if name.startswith(prefix)})
+        self.heads.restore(part_of(saved, "heads"))
+        self.body.restore(part_of(saved, "body"))

@@ -11,6 +11,8 @@ from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.types import AT_LEAST_ONE, FLAG, Constraint, check_fields, is_whole, number
 
+BATCH_STEP = 100_000  # multiplications that a mini-batch costs beyond its own
+
 Schedule = int | Sequence[tuple[int, int]]
 
 MEMORY = {
@@ -96,6 +98,15 @@ class NeuralEmbedding:
     def next_at(self, seen: int) -> int:
         """Return the number of observations at which the networks are retrained next."""
         return next_in(self.every, seen)
+
+    def count_numbers(self, shape: Shape) -> int:
+        """Return the number of numbers in the networks: weights, gradients, moments, and a copy."""
+        return 4 * self.hidden * (max(self.views(shape)) + 1) * (shape.n_features + shape.n_targets)
+
+    def training_step(self, shape: Shape, n: int) -> int:
+        """Return the multiplications of an epoch on n tasks."""
+        units = self.hidden * (max(self.views(shape)) + 1)
+        return 6 * n * units * (shape.n_features + shape.n_targets) + -(-n // self.batch) * BATCH_STEP
 
     def make(self, shape: Shape) -> Embedder:
         """Return the networks, untrained."""

@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deferkit.extras import needs
-from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes, check_sizes
+from deferkit.learn.consistency import MAX_COUNT, check_finite, check_shapes, check_sizes, join_parts, part_of
 from deferkit.learn.embed.boosting import check_trees, join, no_trees
 from deferkit.learn.embed.embedding import Shape
 from deferkit.learn.embed.hats import Hats, check_hats, fit_hats
+from deferkit.learn.embed.representation import Host, RepresentationKind, TrainedRepresentation
 from deferkit.learn.embed.training_set import Floats, Ints
-from deferkit.learn.embed.tree_views import Labels, TreeViews, average, fit_trees
+from deferkit.learn.embed.tree_views import Labels, TreeViews, average, fit_trees, view_names
 from deferkit.learn.ledger import ROWS, Ledger
-from deferkit.learn.settings import FIRST_FIT, FIRST_STACK
-from deferkit.types import LARGEST
 
 FOLDS = 3
 MEMBER_STATE = (
@@ -147,17 +146,13 @@ class TreeFit:
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name; waits for the thread."""
         self.wait()
-        saved = {f"trees {name}": array for name, array in self.trees.items()}
-        saved |= {f"hats {name}": array for name, array in (self.hats or {}).items()}
-        saved |= {f"ledger {name}": array for name, array in self.ledger.state().items()}
-        return saved | {"latest": self.latest}
+        parts = {"trees": self.trees, "hats": self.hats or {}, "ledger": self.ledger.state()}
+        return join_parts(parts) | {"latest": self.latest}
 
     def restore(self, saved: dict[str, NDArray[Any]], sizes: dict[str, int]) -> None:
         """Restore from `state()`; raise ValueError if it is inconsistent."""
-        trees = {name[6:]: array for name, array in saved.items() if name.startswith("trees ")}
-        arrays = {name[7:]: array for name, array in saved.items() if name.startswith("ledger ")}
+        trees, hats, arrays = (part_of(saved, part) for part in ("trees", "hats", "ledger"))
         check_trees(trees, self._views.n_features, self._views.n_tree_columns)
-        hats = {name[5:]: array for name, array in saved.items() if name.startswith("hats ")}
         if self._views.stacked:
             check_hats(hats, self._views.n_features, self._views.n_targets)
             self.hats = {name: array.copy() for name, array in hats.items()}
@@ -171,8 +166,11 @@ class TreeFit:
         self.latest = saved["latest"].copy()
 
 
+FIRST_FIT = 64  # observations before the first fit of trees
+FIRST_STACK = 16  # the same of trees and additive models
 MIN_DELAY, MAX_DELAY = 32, 2_000  # observations between the start of a fit and its effect
 MIN_STACK_DELAY = 8  # the same where there is a stack
+FIT_STEP = 1_000_000_000  # multiplications: a fit that must be waited for takes about a second
 MAX_KEPT = 100_000  # tasks in the training set after old ones were dropped
 MIN_UNIT = 1e-30  # of a cost: LightGBM reads labels as 32-bit floats, and a cost over its unit must fit
 
@@ -203,79 +201,76 @@ def delay_of(n: int, least: int = MIN_DELAY) -> int:
     return min(max(least, n // 16), MAX_DELAY)
 
 
-class TreeColumns:
-    """Keeps the training set, fits trees to it in the background, and writes the views of contexts.
+class TreeMixture(RepresentationKind):
+    """The kind "auto": linear estimates beside trees, weighted by their prediction errors."""
 
-    Args:
-        shape: Sizes, link and seed of the learner.
-        ledger: Of the learner.
-        fresh_ledger: Returns the ledger of a new learner with the same settings and a given link, for a fit to learn
-            with.
+    name = "auto"
+    feature = "trees"
+    trains = True
 
-    Raises:
-        MissingExtra: If LightGBM is not installed.
-    """
+    def view_names(self, shape: Shape) -> tuple[str, ...]:
+        """Return the names of the views."""
+        return view_names(shape)
 
-    largest = LARGEST
+    def width(self, shape: Shape) -> int:
+        """Return the length of a view; the last one has all columns."""
+        return TreeViews(shape).width
 
-    def __init__(self, shape: Shape, ledger: Ledger, fresh_ledger: Callable[[str], Ledger]) -> None:
+    def column_names(self, shape: Shape) -> tuple[str, ...]:
+        """Return the names of the columns of the last view."""
+        columns = range(self.width(shape) - shape.n_features)
+        return (*super().column_names(shape), *(f"trees {j + 1}" for j in columns))
+
+    def has_prior(self, shape: Shape) -> bool:
+        """Return whether coefficients are pulled to the mean of a target's columns."""
+        return shape.stacked
+
+    def first_fit(self, shape: Shape) -> int:
+        """Return the number of observations before the first fit."""
+        return FIRST_STACK if shape.stacked else FIRST_FIT
+
+    def count_numbers(self, shape: Shape, window: int) -> int:  # noqa: ARG002
+        """Return the maximum number of numbers in the training set."""
+        return 2 * MAX_KEPT * shape.n_features
+
+    def make(self, host: Host) -> "TreeColumns":
+        """Return the representation of a new learner, without trees."""
         needs("trees", what="The representation 'auto'")
-        self.training_set = shape.training_set()
+        return TreeColumns(host, self)
+
+
+class TreeColumns(TrainedRepresentation):
+    """Keeps the training set, fits trees to it in the background, and writes the views of contexts."""
+
+    def __init__(self, host: Host, kind: TreeMixture) -> None:
+        super().__init__(host, kind)
+        ledger, self._shape = host.ledger, host.shape
+        self._views = TreeViews(self._shape)
         self.trees = no_trees()
         self.hats: Hats | None = None  # additive models, where there is a stack
-        self._views = TreeViews(shape)
-        self._shape = shape
-        self._first = FIRST_STACK if shape.stacked else FIRST_FIT
-        self._ledger = ledger
-        self._fresh_ledger = fresh_ledger
+        self._first = kind.first_fit(self._shape)
+        self._fresh_ledger = host.fresh_ledger
         self._window = min(ledger.get("window"), ledger.memory)
-        self._unit = np.ones(shape.n_targets)  # of a cost: its mean at the first fit
+        self._unit = np.ones(self._shape.n_targets)  # of a cost: its mean at the first fit
         self._n_warm_start = 0  # labelled tasks of a warm start
         self._start_at, self._effect_at = self._first, MAX_COUNT
-        self._fresh_from = 0  # from this decision on, views in the ledger are current
         self._fit: TreeFit | None = None
-        if shape.stacked:
+        if self._shape.stacked:
             self._write_prior(ledger)
-        self.version = 0  # of the views: another one after new trees
-
-    # ------------------------------------------------------------ views
-
-    @property
-    def width(self) -> int:
-        """The length of a view; the last one has all columns."""
-        return self._views.width
 
     def write(self, x: Floats, out: Floats) -> None:
         """Write the views of contexts [n, d] to [n, views · width]: without and with tree columns."""
         self._views.write(self.trees, x, out, self.hats)
 
-    def transform(self, x: Floats) -> Floats:
-        """Return the views of contexts [n, d] as [n, views · width]."""
-        return self._views.of(self.trees, x, self.hats)
-
-    def replace_contexts(self, matrix: Floats) -> Floats:
-        """Replace the contexts of the first decisions, and return their views."""
-        self.training_set.replace(matrix)
-        return self.transform(matrix)
-
-    def refresh_views(self, decision: int, slot: int) -> None:
-        """Recompute the views of a decision in the ledger, before its outcome is learned."""
-        if decision < self._fresh_from:
-            row = self.training_set.row(decision)
-            if row >= 0:  # a task that was dropped keeps its old views
-                views = self.transform(self.training_set.x[row : row + 1])
-                n = self._views.n_views
-                self._ledger.view("context")[slot, :n] = views.reshape(n, -1)
-
-    def refresh_window_if_due(self) -> None:
-        """Do nothing: the window is refreshed as soon as a fit takes effect."""
+    def vectors(self, x: Floats) -> Floats:
+        """Return the last view of contexts [n, d], which has all columns."""
+        return self.transform(x)[:, -self.width :]
 
     # ------------------------------------------------------------ the training set
 
     def append_decided(self, x: Floats) -> None:
         """Append contexts that were just decided, at most `decisions_until_upkeep()` of them."""
-        self.drop_old_tasks()
-        self.training_set.append(x)
+        super().append_decided(x)
         if self._fit is not None:
             self._fit.append_decided(x)
 
@@ -289,38 +284,28 @@ class TreeColumns:
         room = 2 * MAX_KEPT - self.training_set.n if self._fit is None else self._ledger.memory
         return max(1, min(self._ledger.memory, room))
 
-    def record_outcomes(self, first: int, n: int = 1) -> None:
+    def record_outcomes(self, first: int, n: int) -> None:
         """Copy the outcomes of n decisions, which were just made, from the ring of the ledger."""
-        ledger = self._ledger
-        slots = np.arange(first, first + n) % ledger.memory
-        self.training_set.label(first, ledger.reward[slots], ledger.cost[slots], ledger.route[slots])
+        super().record_outcomes(first, n)
         if self._fit is not None:
+            ledger = self._ledger
+            slots = np.arange(first, first + n) % ledger.memory
             paid = (ledger.route[slots] > 0) & ~np.isnan(ledger.cost[slots]).any(axis=1)
             known = KnownOutcomes(ledger.reward[slots], ledger.cost[slots], np.where(paid, ledger.route[slots], 0))
             self._fit.append_outcomes(self.training_set.x[self.training_set.rows(np.arange(first, first + n))], known)
 
     def append_outcomes(self, decision: int, slot: int, rewards: list[float], costs: list[float]) -> None:
         """Copy the outcome of a decision from its row in the ledger; NaN in `rewards` and `costs` is not new."""
-        ledger, rows, row = self._ledger, slice(slot, slot + 1), self.training_set.row(decision)
-        self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
+        row = self._label(decision, slot)
         if self._fit is not None and row >= 0:
-            cost_expert = 0 if np.isnan(costs[0]) else ledger.route[slot]
+            cost_expert = 0 if np.isnan(costs[0]) else self._ledger.route[slot]
             known = KnownOutcomes(np.array([rewards]), np.array([costs]), np.array([cost_expert], dtype=np.int64))
             self._fit.append_outcomes(self.training_set.x[row : row + 1], known)
 
-    def replace_outcomes(self, decision: int, slot: int, _changes: list[tuple[int, float, float]]) -> None:
-        """Copy corrected outcomes of a decision; the next fit uses them, one that is under way does not."""
-        rows, ledger = slice(slot, slot + 1), self._ledger
-        self.training_set.label(decision, ledger.reward[rows], ledger.cost[rows], ledger.route[rows])
-
     # ------------------------------------------------------------ fits
 
-    def observations_until_retraining(self) -> int:
-        """Return the number of observations that may come before a fit starts or takes effect."""
-        return max(1, self._ledger.get("retrain_at") - self._ledger.get("n_seen"))
-
     @property
-    def fitting(self) -> bool:
+    def fitting(self) -> bool:  # type: ignore[override]
         """Whether a fit is running in the background."""
         return self._fit is not None and not self._fit.done
 
@@ -439,26 +424,25 @@ class TreeColumns:
         self._start_at = seen + gap_after(seen + self._n_warm_start, least)
         self._ledger.set("retrain_at", self._start_at)
 
+    def observing_step(self, *, switches: bool) -> int:
+        """Return the multiplications beyond the usual ones: a switch learns everything twice, and waits for a fit."""
+        return self._ledger.relearning_step() + FIT_STEP * self.fitting if switches else 0
+
     # ------------------------------------------------------------ state
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the saved arrays by name; waits for a running fit."""
         fit = {} if self._fit is None else self._fit.state()
         parts = {"past": self.training_set.state(), "trees": self.trees, "hats": self.hats or {}, "fit": fit}
-        arrays = {f"{part} {name}": array for part, each in parts.items() for name, array in each.items()}
         schedule = [self._start_at, self._effect_at, self._fit is not None, self._n_warm_start, self._fresh_from]
-        return arrays | {"schedule": np.array(schedule), "unit": self._unit}
+        return join_parts(parts) | {"schedule": np.array(schedule), "unit": self._unit}
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Restore from `state()`; raise ValueError if it is inconsistent."""
-
-        def part(prefix: str) -> dict[str, NDArray[Any]]:
-            return {name[len(prefix) + 1 :]: a for name, a in saved.items() if name.startswith(f"{prefix} ")}
-
-        self.training_set.restore(part("past"))
+        self.training_set.restore(part_of(saved, "past"))
         check_shapes(saved, {"schedule": (5,), "unit": self._unit.shape}, {"schedule": "i", "unit": "f"})
         check_finite(saved, ["unit"])
-        check_trees(part("trees"), self._views.n_features, self._views.n_tree_columns)
+        check_trees(part_of(saved, "trees"), self._views.n_features, self._views.n_tree_columns)
         schedule = saved["schedule"].tolist()
         if not all(0 <= each <= MAX_COUNT for each in schedule) or schedule[4] > self._ledger.next_id:
             raise ValueError("the schedule of the trees is out of range")
@@ -468,10 +452,10 @@ class TreeColumns:
         due = self._effect_at if fitting else self._start_at
         if self._ledger.get("retrain_at") != due or fitting != (self._effect_at < MAX_COUNT):
             raise ValueError("the schedule of the trees contradicts itself")
-        self.trees = {name: array.copy() for name, array in part("trees").items()}
-        self.hats = {name: array.copy() for name, array in part("hats").items()} or None
+        self.trees = {name: array.copy() for name, array in part_of(saved, "trees").items()}
+        self.hats = {name: array.copy() for name, array in part_of(saved, "hats").items()} or None
         if self.hats is not None or (self._shape.stacked and len(self.trees["root"])):
-            check_hats(part("hats"), self._views.n_features, self._views.n_targets)
+            check_hats(part_of(saved, "hats"), self._views.n_features, self._views.n_targets)
         self.version += 1
         self._unit = saved["unit"].copy()
         self._fit = None
@@ -480,6 +464,6 @@ class TreeColumns:
         if fitting:
             fresh = self._made_ledger()
             self._fit = TreeFit(self._views, fresh, self._window)
-            self._fit.restore(part("fit"), fresh.sizes())
+            self._fit.restore(part_of(saved, "fit"), fresh.sizes())
             if not self._rows_in_window() <= len(self._fit.latest) <= self.training_set.n:
                 raise ValueError("a running fit is missing views of the latest tasks, or has more than there are tasks")

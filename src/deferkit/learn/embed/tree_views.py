@@ -17,7 +17,6 @@ from deferkit.learn.embed.training_set import Floats, Ints
 from deferkit.learn.ledger import Ledger
 from deferkit.learn.links import link_named
 
-N_VIEWS = 2
 LEAVES = (15, 4)  # leaves of a tree, for each size
 ROUNDS, LEARNING_RATE = 60, 0.1
 MIN_IN_LEAF, MAX_LEAST = 5, 20  # bounds of the least number of tasks in a leaf, a twentieth of all
@@ -37,7 +36,7 @@ class TreeViews:
         self.stacked = shape.stacked
         self.n_tree_columns = len(LEAVES) * shape.n_targets
         self.n_columns = self.n_tree_columns + shape.stacked * shape.n_targets
-        self.n_views = n_views(shape)
+        self.n_views = len(view_names(shape))
         self.width = shape.n_features + self.n_columns
         probable = np.arange(self.n_columns) % shape.n_targets < shape.n_deciders
         self._log_odds = np.flatnonzero(probable & link_named(shape.link).is_probability)
@@ -105,14 +104,9 @@ class TreeViews:
         return theta
 
 
-def n_views(shape: Shape) -> int:
-    """Return the number of views: the context, the columns alone where there is a stack, and both."""
-    return N_VIEWS + shape.stacked
-
-
-def width_of(shape: Shape) -> int:
-    """Return the length of a view."""
-    return TreeViews(shape).width
+def view_names(shape: Shape) -> tuple[str, ...]:
+    """Return the names of the views: the context, the columns alone where there is a stack, and both."""
+    return ("linear", "stack", "trees") if shape.stacked else ("linear", "trees")
 
 
 def fit_trees(x: Floats, labels: Labels, seed: int) -> list[tuple[int, Trees]]:

@@ -3,11 +3,15 @@
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from deferkit.errors import expected
 from deferkit.extras import needs
 from deferkit.learn.embed.embedding import Embedder, Shape
 from deferkit.learn.embed.neural import MEMORY
 from deferkit.types import AT_LEAST_ONE, at_least, check_fields, number
 
+NODE_NUMBERS = 5  # feature, threshold, children, value
+TREE_STEP = 1_000_000  # multiplications that a tree costs beyond those of its tasks
+MAX_LEAVES = 131_072  # of LightGBM
 CONSTRAINTS = {
     **dict.fromkeys(("folds", "leaves"), at_least(2)),
     **dict.fromkeys(("trees", "least_in_leaf", "first"), AT_LEAST_ONE),
@@ -28,7 +32,7 @@ class TreeEmbedding:
     Args:
         folds: The number of folds, at least 2; the trees of a fold are fitted to the others. 3 by default.
         trees: The number of trees of each fold and target; 60 by default.
-        leaves: The number of leaves of a tree, at least 2; 15 by default.
+        leaves: The number of leaves of a tree, from 2 to 131,072; 15 by default.
         learning_rate: The shrinkage of each tree, up to 1; 0.1 by default.
         least_in_leaf: The least number of tasks in a leaf; 20 by default.
         first: The number of observations before the first fit; 64 by default.
@@ -45,6 +49,7 @@ class TreeEmbedding:
     """
 
     kind: ClassVar[str] = "trees"
+    feature: ClassVar[str] = "trees"
     frozen: ClassVar[bool] = False
 
     folds: int = 3
@@ -59,6 +64,8 @@ class TreeEmbedding:
 
     def __post_init__(self) -> None:
         check_fields(self, CONSTRAINTS)
+        if self.leaves > MAX_LEAVES:
+            raise expected("leaves", "TreeEmbedding", f"at most {MAX_LEAVES:,}", self.leaves)
 
     def width(self, shape: Shape) -> int:
         """Return the length of the view: the context, and a prediction for each target."""
@@ -71,6 +78,14 @@ class TreeEmbedding:
     def next_at(self, seen: int) -> int:
         """Return the number of observations at which the trees are fitted next."""
         return max(int(self.first), int(seen * self.growth), seen + 1)
+
+    def count_numbers(self, shape: Shape) -> int:
+        """Return the number of numbers in the nodes of all trees."""
+        return NODE_NUMBERS * 2 * self.leaves * self.trees * self.folds * shape.n_targets
+
+    def training_step(self, shape: Shape, n: int) -> int:
+        """Return the multiplications of fitting the trees of all folds to n tasks, and of their predictions."""
+        return shape.n_targets * self.folds * self.trees * (n * (shape.n_features + self.leaves) + TREE_STEP)
 
     def make(self, shape: Shape) -> Embedder:
         """Return the embedder, without trees."""

@@ -16,7 +16,7 @@ from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, Account, Micros, from_micros
 from deferkit.serve.domain.books import Books, Periods, book_record, due_renewals, open_accounts
 from deferkit.serve.domain.feature_scales import Context, FeatureScales
-from deferkit.serve.domain.policy_learner import learner_of, load_trees
+from deferkit.serve.domain.policy_learner import learner_of, load_libraries
 from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.spec import PolicySpec
 from deferkit.types import MODEL, Amount
@@ -563,7 +563,7 @@ class Policy:
         policy.periods = saved.periods or {}
         policy.holds = HoldTally() if saved.holds is msgspec.UNSET else saved.holds
         policy.deferred, policy._defers, policy._undecided, policy._last_context = [], False, None, []
-        load_trees(saved.spec)
+        load_libraries(saved.spec)
         policy.learner = Deferrer.from_bytes(saved.learner)
         return policy
 

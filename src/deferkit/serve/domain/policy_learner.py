@@ -6,16 +6,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deferkit.errors import InvalidArgument
-from deferkit.extras import find_missing, join_names, needs
+from deferkit.errors import InvalidArgument, MissingExtra
+from deferkit.extras import REQUIREMENTS, join_names, needs
+from deferkit.learn import embed as registry
 from deferkit.learn.deferrer import Deferrer
-from deferkit.learn.embed.tree_columns import MAX_KEPT
+from deferkit.learn.embed import REPRESENTATIONS
+from deferkit.learn.embed.representation import RepresentationKind
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import INDEX, INTERVAL, Exploration
 from deferkit.learn.initial_state import count_numbers
 from deferkit.learn.links import AUTO_LINK
 from deferkit.learn.pacing import Pacing
-from deferkit.learn.settings import DECEMBER_2026, NOVEMBER_2026, Settings, as_confidence, unaffordable_reviews
+from deferkit.learn.settings import (
+    BEST,
+    DECEMBER_2026,
+    NOVEMBER_2026,
+    Settings,
+    as_confidence,
+    unaffordable_reviews,
+)
 from deferkit.periods import show_time
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, to_micro
 from deferkit.serve.domain.review import check_document
@@ -26,6 +35,7 @@ CEILING_FACTOR = 20  # default max_reported_cost, in units of max_cost: higher c
 RETENTION_S = 30 * 86_400.0  # default retention of payloads, after their tasks have ended
 LIMITED_BUDGET_FIELDS = ("until", "every", "zone", "start", "carry", "hold", "limit")
 BYTES_OF_A_NUMBER = 8
+MAX_RETRAINING = 100_000_000_000  # multiplications of a retraining: about two minutes
 MAX_NUMBERS = 50_000_000  # doubles that one policy may keep in memory: 400 MB
 
 
@@ -40,8 +50,8 @@ class Choice(NamedTuple):
 # Where a policy is too large, the rank view goes first: it is for the first thousand tasks with few features, while a
 # policy near the limit has hundreds of them, and trees and forgetting pay for as long as it lives.
 CHOICES = (
-    Choice("auto", "auto", ranks=True),
-    Choice("auto", "auto", ranks=False),
+    Choice("auto", BEST, ranks=True),
+    Choice("auto", BEST, ranks=False),
     Choice("auto", "linear", ranks=True),
     Choice("auto", "linear", ranks=False),
     Choice("never", "linear", ranks=True),
@@ -63,6 +73,7 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
         spec,
         rule=rule,
         defaults=(DECEMBER_2026 if rule == INDEX else NOVEMBER_2026) if unset else spec.defaults,
+        embedding=spec.complete_embedding(),
         outliers="clip" if spec.outliers is msgspec.UNSET else spec.outliers,
         budget={name: with_ceiling(each) for name, each in spec.budget.items()},
         retention_s=RETENTION_S if spec.retention_s is msgspec.UNSET else spec.retention_s,
@@ -75,12 +86,12 @@ def with_defaults(spec: PolicySpec) -> PolicySpec:
 
 def first_possible(spec: PolicySpec) -> PolicySpec:
     """Return a specification with the first of `CHOICES` that is possible, for the fields that it leaves open."""
-    for choice in CHOICES if spec.rule == INDEX else CHOICES[-1:]:
+    for choice in CHOICES if spec.rule == INDEX and spec.embedding is None else CHOICES[-1:]:
         open_fields = {name: value for name, value in choice._asdict().items() if getattr(spec, name) is msgspec.UNSET}
         if spec.defaults_used == NOVEMBER_2026:
             open_fields.pop("ranks", None)
         made = msgspec.structs.replace(spec, **open_fields)
-        if (made.representation != "auto" or trees_available(spec)) and numbers_of(made) <= MAX_NUMBERS:
+        if is_possible(made) and numbers_of(made) <= MAX_NUMBERS:
             break
     return made
 
@@ -124,23 +135,25 @@ def with_ceiling(budget: BudgetSpec) -> BudgetSpec:
 
 def linear_remark(asked: PolicySpec, made: PolicySpec) -> str | None:
     """Return a warning with the reason for a linear representation by default; None if trees are used."""
-    if asked.representation is not msgspec.UNSET or made.representation != "linear" or made.rule != INDEX:
+    chosen = asked.representation is msgspec.UNSET and made.embedding is None and made.rule == INDEX
+    if not chosen or made.representation != "linear":
         return None
-    if absent := find_missing("trees"):
+    if absent := REPRESENTATIONS[BEST].find_missing():
         return f"estimates are linear, because {join_names(absent)} is missing: pip install 'deferkit[trees]'"
     return "estimates are linear: trees are for the cost_link 'identity', and for fewer features or experts"
 
 
-def trees_available(spec: PolicySpec) -> bool:
-    """Whether LightGBM is installed and the other settings allow trees."""
-    return spec.cost_link == "identity" and not find_missing("trees")
+def is_possible(spec: PolicySpec) -> bool:
+    """Whether what the representation needs is installed, and the other settings allow it."""
+    kind = kind_of(spec)
+    return not (kind.trains and spec.cost_link != "identity") and not kind.find_missing()
 
 
 def numbers_of(spec: PolicySpec) -> int:
-    """Return the number of doubles that a policy keeps in memory: matrices, contexts, training samples of trees."""
+    """Return the number of doubles that a policy keeps in memory: matrices, contexts, what its representation keeps."""
     settings = settings_of(spec)
-    trees = 2 * MAX_KEPT * settings.n_features if settings.representation == "auto" else 0
-    return sum(count_numbers(settings).values()) + trees
+    own = settings.kind.count_numbers(settings.shape, settings.remembered_contexts)
+    return sum(count_numbers(settings).values()) + own
 
 
 def matrix_numbers(settings: Settings) -> int:
@@ -155,37 +168,61 @@ def matrix_numbers(settings: Settings) -> int:
 def memory_of(spec: PolicySpec) -> int:
     """Return the maximum memory of a policy's learner in bytes. It is constant until an upgrade.
 
+    A policy that is not served here, because the plug-in of its embedding is not installed, takes none.
+
     >>> from deferkit.serve.domain.spec import BudgetSpec
     >>> budget = {"minutes": BudgetSpec(total=10, horizon=100, max_cost=1)}
     >>> memory_of(PolicySpec(name="a", features=1000, budget=budget, memory=1000, forget="never"))
     56000000
     """
+    try:
+        kind_of(spec)
+    except InvalidArgument:
+        return 0
     return BYTES_OF_A_NUMBER * numbers_of(spec)
 
 
 def check_size(spec: PolicySpec) -> None:
-    """Raise if a policy needs more memory than the limit."""
-    numbers = numbers_of(spec)
+    """Raise if a policy needs more memory, or more time for a retraining, than the limit."""
+    numbers, settings = numbers_of(spec), settings_of(spec)
+    step = settings.kind.retraining_step(settings.shape, settings.kind.max_kept(settings.remembered_contexts))
+    if numbers <= MAX_NUMBERS and step > MAX_RETRAINING:
+        raise InvalidArgument(
+            f"A retraining of the embedding {settings.kind.name!r} would take {step:,} multiplications; the maximum is"
+            f" {MAX_RETRAINING:,}. Use a shorter memory or a smaller embedding."
+        )
     if numbers > MAX_NUMBERS:
         used = f"forget {spec.forget_used!r} and representation {spec.representation_used!r}"
+        hint = "representation 'linear' or forget 'never'"
+        if spec.embedding is not None:
+            used, hint = f"the embedding {settings.kind.name!r}", "or a smaller embedding with a shorter memory"
         raise InvalidArgument(
             f"With its features, {len(spec.experts)} experts, {len(spec.budget)} resources, {used}, the policy would"
-            f" keep {numbers:,} numbers; the maximum is {MAX_NUMBERS:,}. Use fewer of them, a shorter memory,"
-            " representation 'linear' or forget 'never'."
+            f" keep {numbers:,} numbers; the maximum is {MAX_NUMBERS:,}. Use fewer of them, a shorter memory, {hint}."
         )
 
 
-def load_trees(spec: PolicySpec) -> None:
-    """Import LightGBM if a policy has trees. The import takes seconds and would delay decisions at the first fit."""
-    check_trees_installed(spec)
-    if spec.representation_used == "auto":
-        import_module("lightgbm")
+def kind_of(spec: PolicySpec) -> RepresentationKind:
+    """Return the kind of the representation of a policy."""
+    return registry.kind_of(spec.representation_used, spec.embedding_used)
 
 
-def check_trees_installed(spec: PolicySpec) -> None:
-    """Raise if a policy has trees and something that they need is not installed."""
-    if spec.representation_used == "auto":
-        needs("trees", what="A policy with the representation 'auto'")
+def load_libraries(spec: PolicySpec) -> None:
+    """Import what the representation of a policy needs, which can take seconds and would delay the first fit."""
+    check_installed(spec)
+    if feature := kind_of(spec).feature:
+        for module in REQUIREMENTS[feature].modules:
+            import_module(module)
+
+
+def check_installed(spec: PolicySpec) -> None:
+    """Raise if something that the representation of a policy needs is not installed."""
+    try:
+        kind = kind_of(spec)
+    except InvalidArgument as error:  # the plug-in of its embedding
+        raise MissingExtra(f"A policy needs what is not installed. {error}") from error
+    if kind.feature is not None:
+        needs(kind.feature, what=f"A policy with the representation {kind.name!r}")
 
 
 def learner_of(spec: PolicySpec) -> Deferrer:
@@ -196,14 +233,9 @@ def learner_of(spec: PolicySpec) -> Deferrer:
     >>> learner_of(spec).summary().total
     10.0
     """
-    if spec.embedding is not None:
-        raise InvalidArgument(
-            "The service does not support 'embedding': omit it. With the representation 'auto' it fits boosted"
-            " trees in the background. (The library supports embeddings: deferkit.Deferrer.)"
-        )
     settings = settings_of(spec)
     check_size(spec)
-    load_trees(spec)
+    load_libraries(spec)
     return Deferrer.from_settings(settings, encoder_of(spec))
 
 
@@ -225,6 +257,7 @@ def settings_of(spec: PolicySpec) -> Settings:
         forget=spec.forget_used,
         refit="doubling" if spec.forget is msgspec.UNSET else None,  # as in versions without `forget`
         representation=spec.representation_used,
+        embedding=spec.embedding_used,
         seed=spec.seed,
         confidence=as_confidence(None if spec.confidence is msgspec.UNSET else spec.confidence, encoder),
         defaults=spec.defaults_used,

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from deferkit.errors import InvalidArgument
+from deferkit.learn.embed import REPRESENTATIONS, embedding_from
+from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.exploration import INDEX
 from deferkit.learn.links import AUTO_LINK, LINKS
 from deferkit.learn.pacing import PACINGS
-from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026, REPRESENTATIONS
+from deferkit.learn.settings import DEFAULTS, FORGETS, NOVEMBER_2026
 from deferkit.serve.domain.accounts import MAX_AMOUNT
 from deferkit.serve.domain.review import ReviewDocument
 from deferkit.types import LARGEST, MODEL
@@ -79,7 +81,7 @@ else:  # the names of the registries
     DefaultsName = Literal[DEFAULTS]
     PacingName = Literal[tuple(PACINGS)]
     ForgetName = Literal[FORGETS]
-    RepresentationName = Literal[REPRESENTATIONS]
+    RepresentationName = Literal[tuple(REPRESENTATIONS)]
 # defaults of policies that were created before these settings existed: their logs do not have them
 LEGACY_DEFAULTS: dict[str, Any] = {
     "link": "identity",
@@ -309,7 +311,17 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ] = 10_000
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] = 0
-    embedding: dict[str, Any] | None = None
+    embedding: (
+        Annotated[
+            dict[str, Any],
+            msgspec.Meta(
+                description="Settings of a learned representation that replaces 'representation': its `kind` (such as"
+                " 'neural', 'trees', 'gradient', or that of an installed plug-in) and the arguments that differ from"
+                " their defaults. It keeps at most `memory` tasks to retrain on, by default as many as the policy."
+            ),
+        ]
+        | None
+    ) = None
     learning_window_s: (
         Annotated[float, msgspec.Meta(gt=0, le=1e9, description="Later outcomes are booked but not learned.")] | None
     ) = None
@@ -361,6 +373,20 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         | msgspec.UnsetType
     ) = msgspec.UNSET
     """The feature that is the model's own confidence, by name or by index. None by default."""
+
+    @property
+    def embedding_used(self) -> Embedding | None:
+        """The settings of the embedding; None if there is none."""
+        return None if self.embedding is None else embedding_from(self.embedding)
+
+    def complete_embedding(self) -> dict[str, Any] | None:
+        """Return the settings of the embedding with their defaults, and a bounded memory."""
+        if (made := self.embedding_used) is None:
+            return None
+        if made.memory is None:
+            made = embedding_from({**made.to_dict(), "memory": self.memory})
+        stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made.to_dict()))
+        return stored
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -451,6 +477,9 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         taken["budget"] = {name: each.with_defaults_of(before.budget.get(name)) for name, each in self.budget.items()}
         if self.retention_s is msgspec.UNSET:
             taken["retention_s"] = before.retention_s
+        if self.embedding is not None and before.embedding is not None:
+            given = msgspec.structs.replace(self, embedding={**before.embedding, **self.embedding})
+            taken["embedding"] = given.complete_embedding()
         if self.rule is msgspec.UNSET and before.rule is not msgspec.UNSET:
             taken["rule"] = INDEX
         if self.rule is before.rule is msgspec.UNSET and self.exploration is None:

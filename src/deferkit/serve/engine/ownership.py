@@ -16,7 +16,7 @@ from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import SMALL_STATE, Policy
-from deferkit.serve.domain.policy_learner import check_trees_installed
+from deferkit.serve.domain.policy_learner import check_installed
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicySpec
@@ -156,7 +156,7 @@ def stop_at_once(error: Exception) -> None:
 def missing_library(row: PolicyRow) -> str | None:
     """Return the error message about a missing library of a policy; None if all are installed."""
     try:
-        check_trees_installed(msgspec.json.decode(row.spec, type=PolicySpec))
+        check_installed(msgspec.json.decode(row.spec, type=PolicySpec))
     except MissingExtra as error:
         return str(error)
     except msgspec.MsgspecError:  # recovery reports the damaged log

@@ -266,6 +266,7 @@ def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[Calibration
     """
     learner, spec = owned.policy.learner, owned.policy.spec
     summary = learner.figures()
+    columns = learner.settings.kind.column_names(learner.settings.shape)
     targets = []
     for name, each in learner.coefficients().items():
         probability = link_named(learner.link if name in spec.deciders else spec.cost_link).is_probability
@@ -275,19 +276,17 @@ def estimates_of(owned: OwnedPolicy, calibrations: Mapping[str, list[Calibration
                 target=name,
                 samples=summary.samples[name],
                 samples_in_use=summary.samples_in_use[name],
-                coefficients=clearest(each, scale, learner.settings.n_features),
+                coefficients=clearest(each, scale, columns),
                 calibration=calibrations.get(name, []),
             )
         )
     return EstimatesReply(targets=targets, drifts=drift_states(owned), representation=representation_text(learner))
 
 
-def clearest(given: Coefficients, scale: float, n_features: int) -> list[Coefficient]:
+def clearest(given: Coefficients, scale: float, columns: tuple[str, ...]) -> list[Coefficient]:
     """Return the most significant coefficients, by |value| / standard error, which is √(M⁻¹)ⱼⱼ times the noise."""
     errors = scale * np.sqrt(np.maximum(0.0, np.diag(given.inverse)))
-    names = given.names or tuple(
-        f"feature {j + 1}" if j < n_features else f"trees {j + 1 - n_features}" for j in range(len(given.theta))
-    )
+    names = given.names or columns
     clarity = np.where(errors > 0, np.abs(given.theta) / np.where(errors > 0, errors, 1.0), np.inf)
     clarity[given.theta == 0] = 0.0
     best = sorted(range(len(names)), key=lambda j: -clarity[j])[:MAX_COEFFICIENTS]

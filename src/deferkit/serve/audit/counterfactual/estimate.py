@@ -315,8 +315,9 @@ class ModelVariance:
     The error of a sum of estimates is that of the sum of their gradients: contexts for the identity link.
     """
 
-    def __init__(self, coefficients: list[Coefficients], link: str) -> None:
+    def __init__(self, coefficients: list[Coefficients], link: str, views: Sequence[int] | None = None) -> None:
         self.coefficients = coefficients
+        self.views = views or [0] * len(coefficients)  # the part of a vector that each decider reads
         self.link = link
         self.gradients = [np.zeros(len(each.theta)) for each in coefficients]
         self.squares = np.zeros(len(coefficients))
@@ -325,7 +326,8 @@ class ModelVariance:
         """Add some tasks: the weight of each decider [n, K], contexts, imputed rewards."""
         for k in range(len(self.coefficients)):
             slope = imputed[:, k] * (1.0 - imputed[:, k]) if link_named(self.link).is_probability else 1.0
-            self.gradients[k] += (weights[:, k] * slope) @ vectors
+            first, width = self.views[k] * len(self.gradients[k]), len(self.gradients[k])
+            self.gradients[k] += (weights[:, k] * slope) @ vectors[:, first : first + width]
             self.squares[k] += (weights[:, k] ** 2).sum()
 
     def variance(self, n: int, noise: Floats) -> float:

@@ -86,6 +86,7 @@ def what_if(
     facts = decision_log.facts()
     coefficients = [policy.learner.coefficients()[name] for name in decision_log.deciders]
     known, link = DoublyRobust(facts, len(coefficients[0].theta)), policy.learner.link
+    views = policy.learner.settings.views
     imputer, feedback = OutcomeImputer(policy, facts), feedback_of(decision_log, facts)
     max_logged_cost = dict(
         zip(decision_log.resources, np.nan_to_num(facts.costs).max(axis=0, initial=0.0).tolist(), strict=True)
@@ -97,9 +98,9 @@ def what_if(
     for each in scenarios:
         learning = created.spec.learning_as(each.learning or policy.spec)
         spec = each.spec(learning, decisions=len(decision_log), max_logged_cost=max_logged_cost)
-        model_variances = (ModelVariance(coefficients, link), ModelVariance(coefficients, link))
+        model_variances = (ModelVariance(coefficients, link, views), ModelVariance(coefficients, link, views))
         runs.append(ScenarioRun(Alternative(spec, each, feedback), known, model_variances))
-    model_variance = ModelVariance(coefficients, link)
+    model_variance = ModelVariance(coefficients, link, views)
     for chunk in chunks(log, imputer):
         known.impute(chunk.first, chunk.estimated)
         if not known.own_rewards_suffice:

@@ -11,7 +11,7 @@ from deferkit.serve.api.policies import ForgetReply, ResetBody, ResetReply, Upgr
 from deferkit.serve.domain import records
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
-from deferkit.serve.domain.policy_learner import check_size, check_trees_installed, memory_of, upgraded_spec
+from deferkit.serve.domain.policy_learner import check_installed, check_size, memory_of, upgraded_spec
 from deferkit.serve.domain.problems import TooMuchMemory, invalid, unavailable, unknown
 from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.rows import PolicyRow, RequestRow
@@ -122,7 +122,7 @@ class BeginUpgrade(BeginRebuild):
         try:
             spec = upgraded_spec(self.created, before, self.body.defaults, self.body.confidence)
             check_size(spec)
-            check_trees_installed(spec)
+            check_installed(spec)
         except DeferkitError as error:
             raise invalid(str(error)) from error
         self.releases = owned.policy.relearned.releases
