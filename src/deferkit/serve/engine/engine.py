@@ -39,6 +39,7 @@ class EngineSettings(NamedTuple):
     tenant_memory: float | None = None  # MB that the learners of a tenant may take together
     address: str | None = None  # URL at which other processes reach this one
     webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
+    webhook_backlog: int = 10_000  # undelivered events of a webhook; of more, the oldest are given up
 
 
 class Elsewhere(DeferkitError):
@@ -77,7 +78,9 @@ class Engine:
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
         self.steps = LearningSteps(self.ownership, self.queue.charge)
-        self.webhooks = WebhookDelivery(self.ownership, private=self.settings.webhook_private)
+        self.webhooks = WebhookDelivery(
+            self.ownership, private=self.settings.webhook_private, backlog=self.settings.webhook_backlog
+        )
         self.group_commit = GroupCommit(
             self.ownership,
             self.queue,

@@ -94,6 +94,7 @@ def application(
             tenant_memory=settings.tenant_memory,
             address=settings.address or None,
             webhook_private=settings.webhook_private,
+            webhook_backlog=settings.webhook_backlog,
         ),
         telemetry=telemetry,
     )

@@ -10,7 +10,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import memory_of
 from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.domain.webhook import DeliveryRow
+from deferkit.serve.domain.webhook import EventRow
 from deferkit.serve.storage.database import Connection, Database
 
 Result = TypeVar("Result")
@@ -205,7 +205,7 @@ class Transaction:
         self.new_requests: list[RequestRow] = []
         self.efforts: list[dict[str, Any]] = []
         self.queue_queries: list[QueueQuery] = []
-        self.deliveries: list[DeliveryRow] = []  # of events to webhooks
+        self.events: list[EventRow] = []  # for webhooks
 
     @property
     def empty(self) -> bool:
