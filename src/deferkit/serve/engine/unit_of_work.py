@@ -43,7 +43,7 @@ from deferkit.serve.domain.webhook import (
 )
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, Transaction
 
-MAX_DELIVERIES = 1000  # that a group may add before its next command: about 10 ms of its commit
+MAX_DELIVERIES = 500  # after so many a group begins no more commands: about 5 ms of its commit
 WebhooksByTenant = Mapping[str, Sequence[WebhookRow]]
 encode_in_one_order = msgspec.json.Encoder(order="deterministic").encode
 

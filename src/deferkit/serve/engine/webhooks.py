@@ -57,6 +57,8 @@ class WebhookSender:
     ) -> None:
         self.webhook = webhook
         self.in_flight: set[str] = set()  # events handed to `send`, until their results are written
+        self.failures = 0  # attempts that failed since the last good one
+        self.probe_at = 0.0  # when a receiver that is down is asked again, by the clock of the event loop
         self._private = private
         self._now = now
         self._done = done
@@ -158,6 +160,8 @@ TICK_S = 1.0  # seconds between two polls of the store for webhooks and due deli
 PRUNE_S = 600.0
 IN_FLIGHT = 32  # deliveries that are handed to a sender at a time
 FAILED, DROPPED = "failed", "dropped"  # an attempt that is retried; an event that was given up because too many waited
+GIVEN_UP_AT_ONCE = 250  # deliveries in one transaction: other callers wait for it
+DOWN_AFTER = 2 * IN_FLIGHT  # failures in a row after which a receiver gets one event a tick, until it takes one
 DRAIN_S = 1.0  # seconds that running attempts get when the service stops
 
 
@@ -247,18 +251,22 @@ class WebhookDelivery:
 
     async def _bound_backlogs(self) -> None:
         """Give up the oldest events of webhooks for which more than `backlog` wait."""
-        growing = self._growing.copy()
-        for webhook, waiting in (await asyncio.to_thread(self.store.waiting, growing)).items():
-            for done in range(0, waiting - self.backlog, PRUNED_AT_ONCE):
-                most = min(waiting - self.backlog - done, PRUNED_AT_ONCE)
-                async with self.ownership.busy:
-                    dropped = await self.ownership.in_thread(self.store.drop_oldest, webhook, most)
-                logger.warning(
-                    "undelivered events were given up", extra={"webhook": webhook, "events": dropped.total()}
-                )
-                for policy, n in dropped.items():
-                    self.attempts[policy, DROPPED] += n
-        self._growing -= growing
+        growing, self._growing = self._growing, set()  # they may grow meanwhile
+        try:
+            for webhook, waiting in (await asyncio.to_thread(self.store.waiting, growing)).items():
+                for excess in range(waiting - self.backlog, 0, -GIVEN_UP_AT_ONCE):
+                    await self._give_up(webhook, min(excess, GIVEN_UP_AT_ONCE))
+        except BaseException:
+            self._growing |= growing
+            raise
+
+    async def _give_up(self, webhook: str, events: int) -> None:
+        """Give up the oldest undelivered events of a webhook."""
+        async with self.ownership.busy:
+            dropped = await self.ownership.in_thread(self.store.drop_oldest, webhook, events)
+        logger.warning("undelivered events were given up", extra={"webhook": webhook, "events": dropped.total()})
+        for policy, n in dropped.items():
+            self.attempts[policy, DROPPED] += n
 
     async def _move_old(self) -> None:
         """Move what a process of the version before has left undelivered of the policies of this process."""
@@ -279,8 +287,13 @@ class WebhookDelivery:
                 self._senders[webhook.id] = WebhookSender(
                     webhook, private=self.private, now=self.ownership.clock.now, done=self._on_attempt
                 )
-            in_flight = len(self._senders[webhook.id].in_flight)
-            if in_flight <= IN_FLIGHT // 2:
+            sender, now = self._senders[webhook.id], asyncio.get_running_loop().time()
+            in_flight = len(sender.in_flight)
+            if sender.failures >= DOWN_AFTER:
+                if not in_flight and now >= sender.probe_at:
+                    limits[webhook.id] = 1
+                    sender.probe_at = now + TICK_S
+            elif in_flight <= IN_FLIGHT // 2:
                 limits[webhook.id] = in_flight + IN_FLIGHT  # those in flight are still due in the store
         if limits:
             policies = {number: owned[self._senders[number].webhook.tenant] for number in limits}
@@ -310,6 +323,7 @@ class WebhookDelivery:
             self.attempts[policy, FAILED if each.state == UNDELIVERED else each.state] += 1
             if (sender := self._senders.get(each.webhook)) is not None:
                 sender.in_flight.discard(each.id)
+                sender.failures = 0 if each.state == DELIVERED else sender.failures + 1
 
     async def _drain(self) -> None:
         """Wait up to `DRAIN_S` for running attempts, abort the others, and write the results."""

@@ -15,7 +15,7 @@ from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.problems import unavailable
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.webhooks import FAILED
+from deferkit.serve.engine.webhooks import DROPPED, FAILED
 from deferkit.serve.http.forwarding import header
 from deferkit.serve.http.middleware import BUCKETS, Traffic
 from deferkit.serve.http.route_support import (
@@ -165,7 +165,7 @@ class ServiceMetrics(Collector):
             queue.add_metric([name, "waiting"], summary.queue.waiting)
             queue.add_metric([name, "claimed"], summary.queue.claimed)
             age.add_metric([name], summary.queue.oldest_s or 0.0)
-            for state in (DELIVERED, FAILED, DEAD):
+            for state in (DELIVERED, FAILED, DEAD, DROPPED):
                 deliveries.add_metric([name, state], engine.webhooks.attempts[owned.id, state])
             oldest = engine.webhooks.store.oldest(owned.id)
             since = 0.0 if oldest is None else max(0, owned.time(engine.clock.now()) - oldest) / MICRO

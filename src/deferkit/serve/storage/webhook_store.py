@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.webhook import (
     DEAD,
-    DEAD_AFTER_S,
     DELIVERED,
     UNDELIVERED,
     Attempt,
@@ -18,7 +17,7 @@ from deferkit.serve.storage.database import Connection, Row
 from deferkit.serve.storage.store import Store
 
 KEPT_S = {DELIVERED: 86_400, DEAD: 7 * 86_400}  # seconds that ended deliveries are kept, by state
-EVENTS_KEPT_S = int(DEAD_AFTER_S) + max(KEPT_S.values()) + 86_400  # no delivery is kept longer after its event
+EVENTS_KEPT_S = 11 * 86_400  # after that, events without deliveries are looked for
 PRUNED_AT_ONCE = 1000
 MOVED_AT_ONCE = 500  # of each state
 
@@ -99,7 +98,7 @@ class WebhookStore:
 
         Args:
             now: The time in microseconds.
-            policies: Those whose events are deleted too, if nothing can wait for them any more: of deleted webhooks.
+            policies: Those whose old events without deliveries are deleted too.
         """
         with self._transaction() as writer:
             calls = [

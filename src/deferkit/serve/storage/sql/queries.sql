@@ -668,10 +668,10 @@ SELECT MIN(created) FROM event_deliveries WHERE policy = :policy AND state = 'wa
 SELECT webhook, COUNT(*) FROM event_deliveries WHERE webhook IN (:keys) AND state = 'waiting' GROUP BY webhook;
 
 -- name: drop_oldest
--- Those of a webhook that have waited longest, whichever process delivers them.
+-- Those of a webhook that have waited longest, whichever process delivers them; + 0, so that only those that wait are read.
 DELETE FROM event_deliveries WHERE (webhook, created, id) IN (
     SELECT webhook, created, id FROM event_deliveries
-    WHERE webhook = :webhook AND state = 'waiting' ORDER BY created, id LIMIT :limit)
+    WHERE webhook = :webhook AND state = 'waiting' ORDER BY created + 0, id LIMIT :limit)
 RETURNING id, policy;
 
 -- name: count_dropped
@@ -698,8 +698,12 @@ UPDATE events SET kept = 0 WHERE id IN (
 DELETE FROM events WHERE kept <= 0;
 
 -- name: prune_events
--- Those whose webhooks were deleted.
-DELETE FROM events WHERE id IN (SELECT id FROM events WHERE policy = :policy AND created < :before LIMIT :limit)
+-- Those that nobody waits for any more: their webhooks were deleted while they were written.
+DELETE FROM events WHERE id IN (
+    SELECT id FROM events WHERE policy = :policy AND created < :before AND NOT EXISTS (
+        SELECT 1 FROM event_deliveries AS each WHERE each.policy = events.policy
+            AND each.state IN ('waiting', 'delivered', 'dead') AND each.created = events.created AND each.id = events.id)
+    LIMIT :limit)
 RETURNING id;
 
 -- name: old_deliveries
