@@ -64,6 +64,12 @@ class ServiceSettings:
         least=1,
         most=100_000_000,
     )
+    tenant_disk: int = setting(
+        0,
+        "maximum size of a tenant's policies in the store in MB; new tasks beyond that get 409; 0 disables the limit",
+        least=0,
+        most=1_000_000_000,
+    )
     max_claims: int = setting(
         1000,
         "maximum number of claims per reviewer and policy; more get 409",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deferkit.errors import DeferkitError
 from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import unavailable, unknown
+from deferkit.serve.domain.problems import MEGABYTE, unavailable, unknown
 from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.disk_quota import DiskQuota
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.maintenance import Maintenance
 from deferkit.serve.engine.ownership import Clock, Key, Ownership, stop_at_once
@@ -37,6 +38,7 @@ class EngineSettings(NamedTuple):
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
     tenant_memory: float | None = None  # MB that the learners of a tenant may take together
+    tenant_disk: float = 0  # MB that the policies of a tenant may take in the store; 0: no limit
     address: str | None = None  # URL at which other processes reach this one
     webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
     webhook_backlog: int = 10_000  # undelivered events of a webhook; of more, the oldest are given up
@@ -74,6 +76,7 @@ class Engine:
             number=number,
         )
         self.maintenance = Maintenance(self.ownership, self.submit)
+        self.disk_quota = DiskQuota(self.ownership, int(self.settings.tenant_disk * MEGABYTE))
         self.owned = self.ownership.owned
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
@@ -92,7 +95,10 @@ class Engine:
             telemetry=telemetry,
         )
         self.policy_creation = PolicyCreation(
-            self.ownership, max_policies=self.settings.max_policies, tenant_memory=self.settings.tenant_memory
+            self.ownership,
+            max_policies=self.settings.max_policies,
+            tenant_memory=self.settings.tenant_memory,
+            check_quota=self.disk_quota.check,
         )
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
@@ -146,6 +152,7 @@ class Engine:
             self.maintenance.erase_expired,
             self.maintenance.renew_idle,
             self.maintenance.finish_deletions,
+            self.disk_quota.measure,
             self.ownership.adopt_orphans,
         )
         self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]

@@ -191,6 +191,11 @@ class ServiceMetrics(Collector):
             deliveries,
             undelivered,
         )
+        yield GaugeMetricFamily(
+            "deferkit_tenant_bytes",
+            "Bytes of the policies in the store",
+            value=engine.disk_quota.taken.get(self.tenant or "", 0),
+        )
         yield from period_metrics(summaries)
 
 

@@ -61,6 +61,20 @@ UPDATE policies SET expires = :expires WHERE id = :policy AND owner = :owner AND
 -- name: release_policy
 UPDATE policies SET owner = NULL, address = NULL, expires = 0 WHERE id = :policy AND owner = :owner AND epoch = :epoch;
 
+-- name: bytes_of_log
+-- Of a page of the log, with what each record is kept with.
+SELECT COUNT(*), SUM(octet_length(body) + octet_length(hash) + COALESCE(octet_length(task), 0)) FROM log
+WHERE policy = :policy AND seq >= :seq AND seq < :stop;
+
+-- name: bytes_beside_log
+-- What is erased or delivered in time: payloads, parked outcomes, events; and snapshots.
+SELECT
+    (SELECT COALESCE(SUM(COALESCE(octet_length(payload), 0) + COALESCE(octet_length(model_answer), 0)), 0) FROM seats
+        WHERE policy = :policy AND (payload IS NOT NULL OR model_answer IS NOT NULL))
+    + (SELECT COALESCE(SUM(octet_length(body)), 0) FROM parked WHERE policy = :policy)
+    + (SELECT COALESCE(SUM(octet_length(body)), 0) FROM events WHERE policy = :policy)
+    + (SELECT COALESCE(SUM(octet_length(data)), 0) FROM snapshots WHERE policy = :policy);
+
 -- name: budgets
 SELECT resource, total, reserved, posted, suspense FROM budgets WHERE policy = :policy;
 
