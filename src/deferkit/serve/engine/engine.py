@@ -14,7 +14,7 @@ from deferkit.serve.engine.disk_quota import DiskQuota
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.maintenance import Maintenance
 from deferkit.serve.engine.ownership import Clock, Key, Ownership, stop_at_once
-from deferkit.serve.engine.policy_creation import PolicyCreation
+from deferkit.serve.engine.policy_creation import PolicyCreation, load_libraries
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.engine.webhooks import WebhookDelivery
 from deferkit.serve.engine.writer import GroupCommit, Job, LearningSteps, PendingFits, size_of
@@ -145,6 +145,8 @@ class Engine:
             self._stopping.set()
             await asyncio.gather(*self._ticking)
             raise
+        if self.store.database.shared:  # before calls for the policies of another process come here
+            await asyncio.to_thread(load_libraries)
         self._writing = asyncio.create_task(self._write())
         jobs = (
             self.maintenance.reap,

@@ -23,7 +23,7 @@ from deferkit.serve.domain.policy_learner import (
 )
 from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMemory, conflict, invalid
 from deferkit.serve.domain.rows import LogRow
-from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.structured_logs import logger
 
@@ -31,6 +31,11 @@ from deferkit.serve.structured_logs import logger
 def new_policy(spec: PolicySpec) -> Policy:
     """Return a new policy with default settings."""
     return Policy(with_defaults(spec))
+
+
+def load_libraries() -> None:
+    """Load the libraries of learners: that takes seconds, which calls for a first policy would wait."""
+    new_policy(PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=1, horizon=1, max_cost=1)}))
 
 
 class PolicyCreation:
