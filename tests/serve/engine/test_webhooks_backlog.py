@@ -82,7 +82,7 @@ def test_of_more_events_than_the_backlog_the_oldest_are_given_up(
             await decide(engine, f"t{number}", force="model")
             await wait_until(lambda: len(receiver.events()) > number)  # noqa: B023  whoever answers gets all of them
         store = engine.webhooks.store
-        await wait_until(lambda: store.waiting([dead.id]) == {dead.id: 10})
+        await wait_until(lambda: store.count_waiting([dead.id]) == {dead.id: 10})
         left = sorted(json.loads(row.body)["data"]["task"] for row in store.deliveries(dead.id, 100))
         assert left == [f"t{number}" for number in range(20, 30)]
         assert {row.id: row.dropped for row in store.webhooks()} == {dead.id: 20, alive.id: 0}
@@ -102,7 +102,7 @@ def test_a_store_with_more_than_the_backlog_is_cut_to_it_at_the_start(database: 
 
     async def second(engine: Engine) -> None:
         [webhook] = engine.webhooks.store.webhooks()
-        await wait_until(lambda: engine.webhooks.store.waiting([webhook.id]) == {webhook.id: 25})
+        await wait_until(lambda: engine.webhooks.store.count_waiting([webhook.id]) == {webhook.id: 25})
 
     play(database, first)
     play(again(database), second, spec=None, settings=EngineSettings(webhook_backlog=25))
@@ -189,7 +189,7 @@ def test_20_dead_webhooks_and_6000_tasks_keep_nobody_waiting(sqlite: Database) -
             await task
         assert count(sqlite, "events") <= 6_000 + 10
         hooks = [row.id for row in engine.webhooks.store.webhooks()]
-        await wait_until(lambda: max(engine.webhooks.store.waiting(hooks).values()) <= 2_000)
+        await wait_until(lambda: max(engine.webhooks.store.count_waiting(hooks).values()) <= 2_000)
         usual, attacked_s = median(waits[False]), median(waits[True])
         print(f"median {usual * 1e3:.1f} ms, with 20 dead webhooks {attacked_s * 1e3:.1f} ms")
         assert attacked_s < max(0.06, 8 * usual)

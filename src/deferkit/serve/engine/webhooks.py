@@ -253,7 +253,7 @@ class WebhookDelivery:
         """Give up the oldest events of webhooks for which more than `backlog` wait."""
         growing, self._growing = self._growing, set()  # they may grow meanwhile
         try:
-            for webhook, waiting in (await asyncio.to_thread(self.store.waiting, growing)).items():
+            for webhook, waiting in (await asyncio.to_thread(self.store.count_waiting, growing)).items():
                 for excess in range(waiting - self.backlog, 0, -GIVEN_UP_AT_ONCE):
                     await self._give_up(webhook, min(excess, GIVEN_UP_AT_ONCE))
         except BaseException:

@@ -103,7 +103,7 @@ async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
 
     def read_page() -> dict[str, object]:
         rows = [row for row in store.webhooks() if row.tenant == tenant]
-        waiting = store.waiting(row.id for row in rows)
+        waiting = store.count_waiting(row.id for row in rows)
         backlogs = {row.id: Backlog(waiting=waiting.get(row.id, 0), dropped=row.dropped) for row in rows}
         return {"webhooks": [webhook_fields(row) for row in rows], "backlogs": backlogs}
 

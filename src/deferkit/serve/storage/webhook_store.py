@@ -112,7 +112,7 @@ class WebhookStore:
                 found += writer.run("prune_events", policy=policy, before=before, limit=PRUNED_AT_ONCE)
             return len(found)
 
-    def waiting(self, webhooks: Iterable[str]) -> dict[str, int]:
+    def count_waiting(self, webhooks: Iterable[str]) -> dict[str, int]:
         """Return the number of undelivered events by webhook; those without any are left out."""
         return dict(self.store.database.reader().run("count_waiting", keys=[*webhooks]))
 
