@@ -138,11 +138,7 @@ class UnitOfWork(Transaction):
         self.ends = ends
         self.defers = defers
         self.webhooks = webhooks or {}
-
-    @property
-    def deliveries(self) -> int:
-        """Number of deliveries that the events of the group need."""
-        return sum(len(event.webhooks) for event in self.events)
+        self.deliveries = 0  # that the events of the group need
 
     @property
     def out_of_time(self) -> bool:
@@ -167,7 +163,12 @@ class UnitOfWork(Transaction):
         self.log.append(line)
         if webhooks is not None:
             row = None if task is None else self.decisions.get((owned.id, task))
-            self.events += events_of_record(owned, webhooks, record, line, accounts=accounts, row=row)
+            self.tell(events_of_record(owned, webhooks, record, line, accounts=accounts, row=row))
+
+    def tell(self, events: list[EventRow]) -> None:
+        """Write events for webhooks."""
+        self.events += events
+        self.deliveries += sum(len(event.webhooks) for event in events)
 
     def put_decision(self, row: DecisionRow) -> None:
         """Write a decision, after the record of its change."""
@@ -175,7 +176,7 @@ class UnitOfWork(Transaction):
         if self.webhooks and (before := self.decisions.get(key)) is not None:
             owned = self.changed[row.policy]
             if (webhooks := self.webhooks.get(owned.tenant)) is not None:
-                self.events += events_of_decision(owned, webhooks, self.log[-1], before=before, row=row)
+                self.tell(events_of_decision(owned, webhooks, self.log[-1], before=before, row=row))
         self.decisions[key] = row
         self.changed_decisions[key] = None
 

@@ -243,7 +243,7 @@ class WebhookDelivery:
         if self.by_tenant:
             await self._send()
         if self.by_tenant and now - self._pruned_at >= PRUNE_S:
-            policies = [owned.id for owned in self.ownership.owned.values()]
+            policies = self._policies_with_webhooks()
             async with self.ownership.busy:
                 pruned = await self.ownership.in_thread(self.store.prune, self.ownership.clock.now(), policies)
             if pruned < PRUNED_AT_ONCE:  # else there may be more
@@ -270,11 +270,16 @@ class WebhookDelivery:
 
     async def _move_old(self) -> None:
         """Move what a process of the version before has left undelivered of the policies of this process."""
-        policies = [owned.id for owned in self.ownership.owned.values()]
-        async with self.ownership.busy:
-            if await self.ownership.in_thread(self.store.move_old, policies):
-                self._read_at = 0.0  # there may be more
-                self._wake.set()
+        policies = self._policies_with_webhooks()
+        if await asyncio.to_thread(self.store.has_old, policies):
+            async with self.ownership.busy:
+                await self.ownership.in_thread(self.store.move_old, policies)
+            self._read_at = 0.0  # there may be more
+            self._wake.set()
+
+    def _policies_with_webhooks(self) -> list[int]:
+        """Return the policies of this process whose tenants have webhooks."""
+        return [owned.id for owned in self.ownership.owned.values() if owned.tenant in self.by_tenant]
 
     async def _send(self) -> None:
         """Hand due deliveries to the senders of their webhooks."""

@@ -13,7 +13,7 @@ from deferkit.serve.domain.webhook import (
     DeliveryRow,
     WebhookRow,
 )
-from deferkit.serve.storage.database import Connection, Row
+from deferkit.serve.storage.database import Call, Connection, Row
 from deferkit.serve.storage.store import Store
 
 KEPT_S = {DELIVERED: 86_400, DEAD: 7 * 86_400}  # seconds that ended deliveries are kept, by state
@@ -124,18 +124,20 @@ class WebhookStore:
             writer.run("count_dropped", id=webhook, dropped=len(found))
             return Counter(policy for _, policy in found)
 
-    def move_old(self, policies: Sequence[int]) -> int:
-        """Move deliveries of the version before to the tables of this one, in the writer thread; return their number.
+    def has_old(self, policies: Sequence[int]) -> bool:
+        """Whether a process of the version before has left deliveries of these policies."""
+        return any(self.store.database.reader().run_all(old_deliveries(policies, 1)))
+
+    def move_old(self, policies: Sequence[int]) -> None:
+        """Move deliveries of the version before to the tables of this one, in the writer thread.
 
         Args:
             policies: Those of this process: the events of others are delivered by processes of the version before.
         """
-        values = {"policies": [*policies], "limit": MOVED_AT_ONCE}
-        calls = [("old_deliveries", values | {"state": state}) for state in (UNDELIVERED, DEAD, DELIVERED)]
-        if not policies or not any(self.store.database.reader().run_all(calls)):
-            return 0
         with self._transaction() as writer:
-            rows = [delivery_row(row) for rows in writer.run_all(calls) for row in rows]
+            rows = [
+                delivery_row(row) for rows in writer.run_all(old_deliveries(policies, MOVED_AT_ONCE)) for row in rows
+            ]
             events = {row.id: row for row in rows}
             kept = Counter(row.id for row in rows)
             writer.write_all(
@@ -147,12 +149,17 @@ class WebhookStore:
                     "drop_old_delivery": [row[:2] for row in rows],
                 }
             )
-            return len(rows)
 
     def oldest(self, policy: int) -> int | None:
         """Return the time of a policy's oldest undelivered event; None if there is none."""
         found: int | None = self.store.database.reader().run("oldest_delivery", policy=policy)[0][0]
         return found
+
+
+def old_deliveries(policies: Sequence[int], limit: int) -> list[Call]:
+    """Return the queries of deliveries of the version before, so many of each state, those that wait first."""
+    states = (UNDELIVERED, DEAD, DELIVERED)
+    return [("old_deliveries", {"policies": [*policies], "limit": limit, "state": state}) for state in states]
 
 
 def release_events(writer: Connection, deliveries: Iterable[Row]) -> None:
