@@ -21,7 +21,10 @@ from tests.serve.harness.in_process import KEY, POLICY, play, running
 from tests.serve.harness.policy_histories import RandomHistory
 
 cells = st.one_of(
-    st.text(st.sampled_from("=+-@\t\r\n\"',;x5 é"), max_size=4), st.integers(-5, 5), st.floats(-5, 5), st.none()
+    st.text(st.sampled_from("=+-@＝＋－＠﹢\t\r\n\"',;x5 é"), max_size=4),
+    st.integers(-5, 5),
+    st.floats(-5, 5),
+    st.none(),
 )
 
 
@@ -38,7 +41,7 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(rows: list[list[Cell]]) -
     for row, line in zip(rows, found[1:], strict=True):
         for value, cell in zip(row, line, strict=True):
             if isinstance(value, str):
-                assert cell[:1] not in {*"=+-@\t\r\n"}
+                assert cell[:1] not in {*"=+-@＝＋－＠﹢\t\r\n"}
                 assert cell.removeprefix("'" if value[:1] != "'" else "") == value
             else:
                 assert cell == ("" if value is None else str(value))

@@ -72,6 +72,8 @@ BAD = [
         "rate": ["-1", "nan", "inf"],
         "max_policies": ["0"],
         "tenant_memory": ["0", "2.5"],
+        "tenant_disk": ["-1", "2.5"],
+        "webhook_backlog": ["0"],
         "max_claims": ["0"],
         "max_body": ["10", "1000000000"],
         "body_timeout_s": ["0", "inf"],

@@ -6,6 +6,12 @@ declare namespace Api {
     text: string;
   }
 
+  /** Undelivered events of a webhook: those that wait, and those that were given up because too many waited. */
+  interface Backlog {
+    waiting: number;
+    dropped: number;
+  }
+
   /** The budget of one resource. Without a total it is unlimited.
 
     With a total it needs one of `horizon`, `until` and `every`, and a `max_cost` or a `limit`. */
@@ -454,9 +460,10 @@ declare namespace Api {
     created: number;
   }
 
-  /** All webhooks of a tenant. */
+  /** All webhooks of a tenant, and the backlog of each by its id. */
   interface WebhookPage {
     webhooks: WebhookLine[];
+    backlogs: Record<string, Backlog>;
   }
 
   /** Progress and result of a what-if job. */

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,17 +23,18 @@ from deferkit.serve.storage.store import Store
 from deferkit.types import MODEL
 
 Cell = str | int | float | Decimal | None
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # and their full-width forms, which spreadsheets read alike
 ROWS = 500  # in one piece
 
 
 def cell(value: Cell) -> Cell:
     """Return a value as a cell; a text that begins like a formula gets a leading apostrophe, a number does not.
 
-    >>> cell("=1+1"), cell("-5"), cell(-5), cell("5 - 3")
-    ("'=1+1", "'-5", -5, '5 - 3')
+    >>> cell("=1+1"), cell("-5"), cell(-5), cell("5 - 3"), cell("＝1+1")
+    ("'=1+1", "'-5", -5, '5 - 3', "'＝1+1")
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    begins = isinstance(value, str) and unicodedata.normalize("NFKC", value[:1]).startswith(FORMULA)
+    return f"'{value}" if begins else value
 
 
 def pieces(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:

@@ -64,6 +64,12 @@ class ServiceSettings:
         least=1,
         most=100_000_000,
     )
+    tenant_disk: int = setting(
+        0,
+        "maximum size of a tenant's policies in the store in MB; new tasks beyond that get 409; 0 disables the limit",
+        least=0,
+        most=1_000_000_000,
+    )
     max_claims: int = setting(
         1000,
         "maximum number of claims per reviewer and policy; more get 409",
@@ -100,6 +106,12 @@ class ServiceSettings:
     session_s: float = setting(43_200.0, "seconds after which a browser must log in again", least=1, most=31_536_000)
     image_hosts: str = setting("", "hosts whose images the review page may show, separated by commas")
     webhook_private: bool = setting(False, "allow webhooks to private, loopback and link-local addresses")
+    webhook_backlog: int = setting(
+        10_000,
+        "maximum number of undelivered events per webhook; of more, the oldest are given up and counted",
+        least=1,
+        most=10_000_000,
+    )
     log_level: str = setting("info", "the log level: debug, info, warning or error")
     access_log: bool = setting(False, "log each request: method, route, status, milliseconds, tenant and key")
     otel: bool = setting(False, "export OpenTelemetry spans and metrics by OTLP, configured by the variables OTEL_…")

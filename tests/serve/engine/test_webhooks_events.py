@@ -8,7 +8,7 @@ import pytest
 
 from deferkit.serve.api.policies import BudgetBody
 from deferkit.serve.api.tasks import CorrectionBody
-from deferkit.serve.domain.accounts import Account
+from deferkit.serve.domain.accounts import MICRO, Account
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.domain.webhook import EVENTS, MAX_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
 from deferkit.serve.engine.commands.correction import Correct
@@ -278,9 +278,12 @@ def test_a_group_that_is_not_committed_tells_of_nothing(database: Database, done
 
 
 def rows(engine: Engine) -> tuple[int, int]:
+    return count(engine, "webhooks"), count(engine, "event_deliveries")
+
+
+def count(engine: Engine, table: str) -> int:
     connection: Any = engine.store.database.reader()
-    count = [connection.execute(f"SELECT COUNT(*) FROM {table}")[0][0] for table in ("webhooks", "deliveries")]
-    return count[0], count[1]
+    return int(connection.execute(f"SELECT COUNT(*) FROM {table}")[0][0])
 
 
 def test_a_deleted_policy_or_tenant_leaves_no_deliveries_and_no_webhooks_of_its_own(database: Database) -> None:
@@ -293,8 +296,10 @@ def test_a_deleted_policy_or_tenant_leaves_no_deliveries_and_no_webhooks_of_its_
         await listen(engine, ("decided",), policies="p q")
         await decide(engine, "a")
         assert rows(engine) == (4, 3)
+        assert count(engine, "events") == 1
         await delete_policy(engine, KEY)
         assert rows(engine) == (3, 0)
+        assert count(engine, "events") == 0
         await delete_tenant(engine, "default")
         [(left,)] = [(row.tenant,) for row in engine.webhooks.store.webhooks()]
         assert left == "other"
@@ -310,11 +315,18 @@ def test_a_deleted_webhook_takes_its_deliveries_along_and_gets_no_more(database:
         await decide(engine, "a")
         store = engine.webhooks.store
         assert not store.delete("other", one.id)
+        assert count(engine, "events") == 1
         assert store.delete("default", one.id)
         assert not store.delete("default", one.id)
+        assert count(engine, "events") == 1  # the other webhook waits for it
         await decide(engine, "b")  # by an engine that does not know of it yet
         assert rows(engine) == (1, 2)
         assert kinds(engine, two) == ["decided", "decided"]
+        assert store.delete("default", two.id)
+        assert rows(engine) == (0, 0)
+        assert count(engine, "events") <= 1  # the one that was written for both: it goes when it is old
+        await engine.ownership.in_thread(store.prune, engine.clock.now() + 30 * 86_400 * MICRO, [engine.owned[KEY].id])
+        assert count(engine, "events") == 0
 
     play(database, script)
 

@@ -54,7 +54,7 @@ def test_webhooks_are_made_listed_and_deleted(service: Running) -> None:
         "created": reply["created"],
     }
     listed = admin.get("/v1/webhooks")
-    assert listed.json == {"webhooks": [reply]}
+    assert listed.json == {"webhooks": [reply], "backlogs": {reply["id"]: {"waiting": 0, "dropped": 0}}}
     assert secret.encode() not in listed.body
     again = admin.post("/v1/webhooks", {"url": URL, "events": ["budget"]}).json
     assert again["id"] != reply["id"]
@@ -78,7 +78,7 @@ def test_only_administrators_see_and_change_webhooks(service: Running) -> None:
 def test_webhooks_of_another_tenant_are_not_there_and_hear_nothing(service: Running, receiver: Receiver) -> None:
     mine, theirs = service.client("acme"), service.client("other")
     number = theirs.post("/v1/webhooks", {"url": receiver.url, "events": ["decided"]}).json["id"]
-    assert mine.get("/v1/webhooks").json == {"webhooks": []}
+    assert mine.get("/v1/webhooks").json == {"webhooks": [], "backlogs": {}}
     assert mine.post("/v1/webhooks/delete", {"id": number}).status == 404
     assert mine.get(f"/v1/webhooks/deliveries?id={number}").status == 404
     assert mine.decide("mine").status == 201
@@ -114,7 +114,7 @@ def test_bodies_are_strict(service: Running, body: dict[str, Any]) -> None:
     answer = service.client("acme").post("/v1/webhooks", body)
     assert answer.status == 422
     assert b"ann:secret" not in answer.body
-    assert service.client("acme").get("/v1/webhooks").json == {"webhooks": []}
+    assert service.client("acme").get("/v1/webhooks").json == {"webhooks": [], "backlogs": {}}
 
 
 def test_private_addresses_are_refused_unless_the_settings_allow_them(tmp_path: Path) -> None:
@@ -159,6 +159,27 @@ def test_deliveries_and_metrics_tell_what_became_of_events(service: Running, rec
     assert len(admin.get(f"{path}&limit=1").json["deliveries"]) == 1
     assert admin.get("/v1/webhooks/deliveries").status == 422
     assert admin.get("/v1/webhooks/deliveries?id=no'sql").status == 422
+
+
+def test_events_that_are_given_up_are_counted_for_their_tenant(tmp_path: Path) -> None:
+    with running(tmp_path, tenants=True, webhook_private=True, webhook_backlog=5) as service:
+        admin, other = service.client("acme"), service.client("other")
+        assert admin.post("/v1/policies", POLICY).status == 201
+        made = admin.post("/v1/webhooks", {"url": "http://127.0.0.1:1/", "events": ["decided"], "models": True})
+        number = made.json["id"]
+        for task in range(12):
+            assert admin.decide(f"t{task}", force="model").status == 201
+
+        def backlog() -> Any:
+            return admin.get("/v1/webhooks").json["backlogs"][number]
+
+        until(lambda: backlog() == {"waiting": 5, "dropped": 7})
+        page = admin.get(f"/v1/webhooks/deliveries?id={number}").json["deliveries"]
+        assert len(page) == 5
+        dropped = b'deferkit_webhook_deliveries_total{policy="p",state="dropped"}'
+        assert dropped + b" 7.0\n" in admin.get("/metrics").body
+        assert dropped not in other.get("/metrics").body
+        assert other.get("/v1/webhooks").json["backlogs"] == {}
 
 
 def test_a_client_has_webhooks(service: Running, receiver: Receiver) -> None:

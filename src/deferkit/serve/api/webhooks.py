@@ -56,10 +56,18 @@ class NewWebhookReply(WebhookLine, frozen=True, kw_only=True):
     secret: str
 
 
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """Undelivered events of a webhook: those that wait, and those that were given up because too many waited."""
+
+    waiting: int
+    dropped: int
+
+
 class WebhookPage(msgspec.Struct, frozen=True, kw_only=True):
-    """All webhooks of a tenant."""
+    """All webhooks of a tenant, and the backlog of each by its id."""
 
     webhooks: list[WebhookLine]
+    backlogs: dict[str, Backlog]
 
 
 class WebhookDeleted(msgspec.Struct, frozen=True, kw_only=True):

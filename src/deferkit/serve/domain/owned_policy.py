@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from deferkit.serve.domain.policy import Policy
+from deferkit.serve.domain.problems import TooMuchData
 from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.webhook import BudgetAlarm
 from deferkit.types import Drifted, Summary
@@ -32,6 +33,7 @@ class OwnedPolicy:
         self.snapshot_at = policy.seq  # where the last snapshot was taken
         self.copying = False  # another thread copies it for a snapshot: nothing may change it
         self.relearning = False  # it is about to be replaced by a rebuilt policy, without a forgotten outcome
+        self.over_quota: TooMuchData | None = None  # set while the tenant has reached its quota on the disk
         self._drifts = drifts_of(policy)
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.clock_offset = 0  # microseconds added to the clock: an earlier owner's clock may have been ahead
@@ -43,6 +45,11 @@ class OwnedPolicy:
     def blocked(self) -> bool:
         """Whether another thread reads or changes the policy, so that its commands must wait."""
         return self.copying or self.relearning or bool(self.policy.deferred)
+
+    def check_quota(self) -> None:
+        """Raise if the tenant has reached its quota on the disk."""
+        if self.over_quota is not None:
+            raise self.over_quota
 
     def learner_summary(self) -> Summary:
         """Return the summary of the learner; without estimates and remark while another thread uses the learner."""

@@ -73,6 +73,24 @@ class TooMuchMemory(Problem):
         )
 
 
+class TooMuchData(Problem):
+    """What a tenant keeps on the disk has reached its quota.
+
+    Args:
+        taken: Bytes that the tenant's policies take in the store.
+        most: Bytes that they may take.
+    """
+
+    def __init__(self, taken: int, most: int) -> None:
+        super().__init__(
+            409,
+            "too_much_data",
+            f"The policies take {taken / MEGABYTE:,.1f} MB in the store, and may take {most / MEGABYTE:,.0f} MB (the"
+            " setting tenant_disk). Delete a policy that is not needed, or erase payloads. Tasks that were decided can"
+            " still be reviewed, and their outcomes reported.",
+        )
+
+
 class Damaged(Problem):
     """The log of a policy is damaged. The policy is not served until an operator intervenes."""
 

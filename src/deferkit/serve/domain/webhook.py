@@ -33,10 +33,22 @@ class WebhookRow(NamedTuple):
     policies: str | None  # names separated by spaces; None: all of the tenant
     models: int  # 1: decided also tells of tasks that the model decides
     created: int
+    dropped: int = 0  # events that were given up because too many waited
 
     def wants(self, event: str, policy: str) -> bool:
         """Return whether to deliver an event of a policy."""
         return event in self.events.split() and (self.policies is None or policy in self.policies.split())
+
+
+class EventRow(NamedTuple):
+    """An event, and the webhooks that it is to be delivered to."""
+
+    id: str
+    policy: int
+    event: str
+    body: bytes
+    created: int
+    webhooks: tuple[str, ...]
 
 
 class DeliveryRow(NamedTuple):
@@ -66,11 +78,21 @@ class Attempt(NamedTuple):
     ended: int | None
     webhook: str
     id: str
+    created: int
 
 
 def new_id() -> str:
-    """Return an id of a webhook or an event that nothing else has."""
+    """Return an id of a webhook that nothing else has."""
     return secrets.token_hex(12)
+
+
+def new_event_id(at: int) -> str:
+    """Return an id of an event that nothing else has; ids grow with time, so that rows are written side by side.
+
+    >>> new_event_id(1_700_000_000_000_000) < new_event_id(1_700_000_000_000_001)
+    True
+    """
+    return f"{at:014x}{secrets.token_hex(8)}"
 
 
 def new_secret() -> str:

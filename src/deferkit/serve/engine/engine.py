@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deferkit.errors import DeferkitError
 from deferkit.serve.api.common import Reply
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.problems import unavailable, unknown
+from deferkit.serve.domain.problems import MEGABYTE, unavailable, unknown
 from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.engine.disk_quota import DiskQuota
 from deferkit.serve.engine.fair_queue import FairQueue
 from deferkit.serve.engine.maintenance import Maintenance
 from deferkit.serve.engine.ownership import Clock, Key, Ownership, stop_at_once
-from deferkit.serve.engine.policy_creation import PolicyCreation
+from deferkit.serve.engine.policy_creation import PolicyCreation, load_libraries
 from deferkit.serve.engine.unit_of_work import Command
 from deferkit.serve.engine.webhooks import WebhookDelivery
 from deferkit.serve.engine.writer import GroupCommit, Job, LearningSteps, PendingFits, size_of
@@ -37,8 +38,10 @@ class EngineSettings(NamedTuple):
     tick_s: float = 1.0
     max_policies: int | None = None  # that a tenant may have
     tenant_memory: float | None = None  # MB that the learners of a tenant may take together
+    tenant_disk: float = 0  # MB that the policies of a tenant may take in the store; 0: no limit
     address: str | None = None  # URL at which other processes reach this one
     webhook_private: bool = False  # whether webhooks may go to private, loopback and link-local addresses
+    webhook_backlog: int = 10_000  # undelivered events of a webhook; of more, the oldest are given up
 
 
 class Elsewhere(DeferkitError):
@@ -73,11 +76,14 @@ class Engine:
             number=number,
         )
         self.maintenance = Maintenance(self.ownership, self.submit)
+        self.disk_quota = DiskQuota(self.ownership, int(self.settings.tenant_disk * MEGABYTE))
         self.owned = self.ownership.owned
         self.queue: FairQueue[Job] = FairQueue(limit=self.settings.queue_limit, share=self.settings.tenant_share)
         self.fits: PendingFits[Job] = PendingFits(self.queue, self.owned)
         self.steps = LearningSteps(self.ownership, self.queue.charge)
-        self.webhooks = WebhookDelivery(self.ownership, private=self.settings.webhook_private)
+        self.webhooks = WebhookDelivery(
+            self.ownership, private=self.settings.webhook_private, backlog=self.settings.webhook_backlog
+        )
         self.group_commit = GroupCommit(
             self.ownership,
             self.queue,
@@ -89,7 +95,10 @@ class Engine:
             telemetry=telemetry,
         )
         self.policy_creation = PolicyCreation(
-            self.ownership, max_policies=self.settings.max_policies, tenant_memory=self.settings.tenant_memory
+            self.ownership,
+            max_policies=self.settings.max_policies,
+            tenant_memory=self.settings.tenant_memory,
+            check_quota=self.disk_quota.check,
         )
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
@@ -136,6 +145,8 @@ class Engine:
             self._stopping.set()
             await asyncio.gather(*self._ticking)
             raise
+        if self.store.database.shared:  # before calls for the policies of another process come here
+            await asyncio.to_thread(load_libraries)
         self._writing = asyncio.create_task(self._write())
         jobs = (
             self.maintenance.reap,
@@ -143,6 +154,7 @@ class Engine:
             self.maintenance.erase_expired,
             self.maintenance.renew_idle,
             self.maintenance.finish_deletions,
+            self.disk_quota.measure,
             self.ownership.adopt_orphans,
         )
         self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]

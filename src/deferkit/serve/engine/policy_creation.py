@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 
 import msgspec
 
@@ -22,7 +23,7 @@ from deferkit.serve.domain.policy_learner import (
 )
 from deferkit.serve.domain.problems import MEGABYTE, TooManyPolicies, TooMuchMemory, conflict, invalid
 from deferkit.serve.domain.rows import LogRow
-from deferkit.serve.domain.spec import PolicySpec
+from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 from deferkit.serve.engine.ownership import Ownership
 from deferkit.serve.structured_logs import logger
 
@@ -30,6 +31,11 @@ from deferkit.serve.structured_logs import logger
 def new_policy(spec: PolicySpec) -> Policy:
     """Return a new policy with default settings."""
     return Policy(with_defaults(spec))
+
+
+def load_libraries() -> None:
+    """Load the libraries of learners: that takes seconds, which calls for a first policy would wait."""
+    new_policy(PolicySpec(name="p", features=1, budget={"cost": BudgetSpec(total=1, horizon=1, max_cost=1)}))
 
 
 class PolicyCreation:
@@ -40,10 +46,19 @@ class PolicyCreation:
         max_policies: How many policies a tenant may have; None for no limit.
         tenant_memory: How many MB the learners of a tenant may take together, by the estimate that follows from their
             settings; None for no limit.
+        check_quota: Raises if a tenant, by its name, has reached its quota on the disk.
     """
 
-    def __init__(self, ownership: Ownership, *, max_policies: int | None, tenant_memory: float | None = None) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        *,
+        max_policies: int | None,
+        tenant_memory: float | None,
+        check_quota: Callable[[str], None],
+    ) -> None:
         self.ownership = ownership
+        self.check_quota = check_quota
         self.max_policies = max_policies
         self.most_memory = None if tenant_memory is None else int(tenant_memory * MEGABYTE)
         self._tenant_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by tenant
@@ -68,13 +83,14 @@ class PolicyCreation:
         return Reply(201, msgspec.json.encode(await self._check_same(tenant, spec)))
 
     async def _is_new(self, tenant: str, name: str) -> bool:
-        """Whether there is no such policy yet; raise if a new one would exceed `max_policies`.
+        """Whether there is no such policy yet; raise if a new one would exceed `max_policies` or the quota.
 
         This check is early, before the policy takes time and memory; `_add` repeats it in its transaction.
         """
         query, store = self.ownership.query, self.ownership.store
         if await query(store.policy, tenant, name) is not None:
             return False
+        self.check_quota(tenant)
         if self.max_policies is not None and await query(store.count_policies, tenant) >= self.max_policies:
             raise TooManyPolicies(self.max_policies)
         return True

@@ -30,8 +30,8 @@ from deferkit.serve.domain.webhook import (
     COMPLETED,
     DECIDED,
     EXPIRED,
-    DeliveryRow,
     EventBody,
+    EventRow,
     WebhookRow,
     alarms_of,
     budget_data,
@@ -39,10 +39,11 @@ from deferkit.serve.domain.webhook import (
     decided_data,
     encode_event,
     expired_data,
-    new_id,
+    new_event_id,
 )
 from deferkit.serve.storage.connections import QueueQuery, ReadSet, Transaction
 
+MAX_DELIVERIES = 500  # after so many a group begins no more commands: about 5 ms of its commit
 WebhooksByTenant = Mapping[str, Sequence[WebhookRow]]
 encode_in_one_order = msgspec.json.Encoder(order="deterministic").encode
 
@@ -60,8 +61,8 @@ def events_of_record(
     *,
     accounts: Mapping[str, Account],
     row: DecisionRow | None,
-) -> list[DeliveryRow]:
-    """Return the deliveries for the events of a record: a decision, an expiry, alarms of the budget.
+) -> list[EventRow]:
+    """Return the events of a record: a decision, an expiry, alarms of the budget.
 
     Args:
         owned: The policy, after the record.
@@ -71,50 +72,50 @@ def events_of_record(
         accounts: The accounts before the record: of budgets that renew, the part of the current period.
         row: The decision that it is about, before the record; None if there is none.
     """
-    found: list[DeliveryRow] = []
+    found: list[EventRow] = []
     if isinstance(record, DecidedRecord):
         notified = [each for each in webhooks if record.route != MODEL or each.models]
-        found += deliveries(owned, notified, DECIDED, line, decided_data(record))
+        found += events_for(owned, notified, DECIDED, line, decided_data(record))
     elif isinstance(record, ExpiredRecord):
         final = MODEL if row is None or row.final is None else row.final
-        found += deliveries(owned, webhooks, EXPIRED, line, expired_data(record, final))
+        found += events_for(owned, webhooks, EXPIRED, line, expired_data(record, final))
     return found + alarms(owned, webhooks, line, accounts)
 
 
 def events_of_decision(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], line: LogRow, *, before: DecisionRow, row: DecisionRow
-) -> list[DeliveryRow]:
-    """Return the deliveries for a task that was completed: an expert's answer, reward or cost has made it final."""
+) -> list[EventRow]:
+    """Return the event of a task that was completed: an expert's answer, reward or cost has made it final."""
     if before.final is not None or row.final is None or row.state == VOID:
         return []
-    return deliveries(owned, webhooks, COMPLETED, line, completed_data(row))
+    return events_for(owned, webhooks, COMPLETED, line, completed_data(row))
 
 
 def alarms(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], line: LogRow, accounts: Mapping[str, Account]
-) -> list[DeliveryRow]:
-    """Return the deliveries for alarms that a record has raised."""
+) -> list[EventRow]:
+    """Return the events of alarms that a record has raised."""
     policy = owned.policy
     before = alarms_of(accounts, policy.spec, frozenset()) if owned.alarms is None else owned.alarms
     current = policy.books.current()
     owned.alarms = alarms_of(current, policy.spec, before)
     found = []
     for alarm in sorted(owned.alarms - before, key=str):
-        found += deliveries(owned, webhooks, BUDGET, line, budget_data(alarm, current))
+        found += events_for(owned, webhooks, BUDGET, line, budget_data(alarm, current))
     return found
 
 
-def deliveries(
+def events_for(
     owned: OwnedPolicy, webhooks: Sequence[WebhookRow], event: str, line: LogRow, data: dict[str, Any]
-) -> list[DeliveryRow]:
-    """Return one delivery of an event for each webhook that subscribes to it."""
+) -> list[EventRow]:
+    """Return an event for the webhooks that subscribe to it; nothing if there are none."""
     name = owned.policy.spec.name
-    subscribed = [each for each in webhooks if each.wants(event, name)]
+    subscribed = tuple(each.id for each in webhooks if each.wants(event, name))
     if not subscribed:
         return []
-    number, at = new_id(), line.at
+    number, at = new_event_id(line.at), line.at
     body = encode_event(EventBody(id=number, event=event, at=at / MICRO, policy=name, seq=line.seq, data=data))
-    return [DeliveryRow(each.id, number, owned.id, event, body, at, at) for each in subscribed]
+    return [EventRow(number, owned.id, event, body, at, subscribed)]
 
 
 class UnitOfWork(Transaction):
@@ -137,11 +138,12 @@ class UnitOfWork(Transaction):
         self.ends = ends
         self.defers = defers
         self.webhooks = webhooks or {}
+        self.deliveries = 0  # that the events of the group need
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the deadline of the group has passed."""
-        return time.perf_counter() >= self.ends
+        """Whether the deadline of the group has passed, or writing its deliveries takes long."""
+        return time.perf_counter() >= self.ends or self.deliveries >= MAX_DELIVERIES
 
     def observes(self, reads: ReadSet) -> bool:
         """Whether a command may make the learner observe an outcome: its own, or a parked one."""
@@ -161,7 +163,12 @@ class UnitOfWork(Transaction):
         self.log.append(line)
         if webhooks is not None:
             row = None if task is None else self.decisions.get((owned.id, task))
-            self.deliveries += events_of_record(owned, webhooks, record, line, accounts=accounts, row=row)
+            self.tell(events_of_record(owned, webhooks, record, line, accounts=accounts, row=row))
+
+    def tell(self, events: list[EventRow]) -> None:
+        """Write events for webhooks."""
+        self.events += events
+        self.deliveries += sum(len(event.webhooks) for event in events)
 
     def put_decision(self, row: DecisionRow) -> None:
         """Write a decision, after the record of its change."""
@@ -169,7 +176,7 @@ class UnitOfWork(Transaction):
         if self.webhooks and (before := self.decisions.get(key)) is not None:
             owned = self.changed[row.policy]
             if (webhooks := self.webhooks.get(owned.tenant)) is not None:
-                self.deliveries += events_of_decision(owned, webhooks, self.log[-1], before=before, row=row)
+                self.tell(events_of_decision(owned, webhooks, self.log[-1], before=before, row=row))
         self.decisions[key] = row
         self.changed_decisions[key] = None
 

@@ -22,6 +22,7 @@ from deferkit.serve.domain.webhook import (
     UNDELIVERED,
     Attempt,
     DeliveryRow,
+    EventRow,
     WebhookRow,
     destination_of,
     permitted_addresses,
@@ -56,6 +57,8 @@ class WebhookSender:
     ) -> None:
         self.webhook = webhook
         self.in_flight: set[str] = set()  # events handed to `send`, until their results are written
+        self.failures = 0  # attempts that failed since the last good one
+        self.probe_at = 0.0  # when a receiver that is down is asked again, by the clock of the event loop
         self._private = private
         self._now = now
         self._done = done
@@ -119,13 +122,13 @@ class WebhookSender:
             error = f"No answer: {type(failed).__name__}"
         now, last = self._now(), row.created + int(DEAD_AFTER_S * MICRO)
         if error is None:
-            return Attempt(DELIVERED, row.due, status, None, now, row.webhook, row.id)
+            return Attempt(DELIVERED, row.due, status, None, now, row.webhook, row.id, row.created)
         if now >= last:
             logger.warning("a delivery was given up", extra={"webhook": row.webhook, "policy": row.policy})
-            return Attempt(DEAD, row.due, status, error, now, row.webhook, row.id)
+            return Attempt(DEAD, row.due, status, error, now, row.webhook, row.id, row.created)
         pause_s = pause_after(row.attempts, first_s=FIRST_PAUSE_S, longest_s=MAX_PAUSE_S)
         due = now + int(max(pause_s, min(wait_s, MAX_PAUSE_S)) * MICRO)
-        return Attempt(UNDELIVERED, min(due, last), status, error, None, row.webhook, row.id)
+        return Attempt(UNDELIVERED, min(due, last), status, error, None, row.webhook, row.id, row.created)
 
     def _post(self, row: DeliveryRow) -> Answer:
         destination = destination_of(self.webhook.url, private=self._private)
@@ -156,7 +159,9 @@ def addresses_of(host: str, port: int) -> list[str]:
 TICK_S = 1.0  # seconds between two polls of the store for webhooks and due deliveries
 PRUNE_S = 600.0
 IN_FLIGHT = 32  # deliveries that are handed to a sender at a time
-FAILED = "failed"  # an attempt that is retried
+FAILED, DROPPED = "failed", "dropped"  # an attempt that is retried; an event that was given up because too many waited
+GIVEN_UP_AT_ONCE = 250  # deliveries in one transaction: other callers wait for it
+DOWN_AFTER = 2 * IN_FLIGHT  # failures in a row after which a receiver gets one event a tick, until it takes one
 DRAIN_S = 1.0  # seconds that running attempts get when the service stops
 
 
@@ -166,14 +171,17 @@ class WebhookDelivery:
     Args:
         ownership: The policies of this process, and the thread that writes.
         private: Whether private, loopback and link-local addresses are allowed.
+        backlog: How many events may wait for a webhook; of more, the oldest are given up.
     """
 
-    def __init__(self, ownership: Ownership, *, private: bool) -> None:
+    def __init__(self, ownership: Ownership, *, private: bool, backlog: int) -> None:
         self.ownership = ownership
         self.private = private
+        self.backlog = backlog
         self.store = WebhookStore(ownership.store)
         self.by_tenant: dict[str, list[WebhookRow]] = {}
         self.attempts: Counter[tuple[int, str]] = Counter()  # by policy and result
+        self._growing: set[str] = set()  # webhooks with new events since they were counted
         self._policies: dict[tuple[str, str], int] = {}  # of deliveries in flight, by webhook and event
         self._senders: dict[str, WebhookSender] = {}
         self._results: deque[Attempt] = deque()
@@ -182,8 +190,9 @@ class WebhookDelivery:
         self._stopping = False
         self._read_at = self._pruned_at = 0.0
 
-    def wake(self) -> None:
-        """Poll for due deliveries now: some were just written."""
+    def wake(self, events: Iterable[EventRow] = ()) -> None:
+        """Poll for due deliveries now: these events were just written."""
+        self._growing.update(webhook for event in events for webhook in event.webhooks)
         self._wake.set()
 
     async def reload(self) -> None:
@@ -192,6 +201,8 @@ class WebhookDelivery:
         rows = await asyncio.to_thread(self.store.webhooks)
         for row in rows:
             found.setdefault(row.tenant, []).append(row)
+        known = {row.id for rows in self.by_tenant.values() for row in rows}
+        self._growing |= {row.id for row in rows} - known
         self.by_tenant = found
         for number in self._senders.keys() - {row.id for row in rows}:
             self._senders.pop(number).close()
@@ -226,13 +237,49 @@ class WebhookDelivery:
             await self.reload()
             for sender in self._senders.values():
                 sender.abort(older_than_s=TIMEOUT_S)
+            if self.by_tenant:
+                await self._bound_backlogs()
+                await self._move_old()
         if self.by_tenant:
             await self._send()
         if self.by_tenant and now - self._pruned_at >= PRUNE_S:
+            policies = self._policies_with_webhooks()
             async with self.ownership.busy:
-                pruned = await self.ownership.in_thread(self.store.prune, self.ownership.clock.now())
+                pruned = await self.ownership.in_thread(self.store.prune, self.ownership.clock.now(), policies)
             if pruned < PRUNED_AT_ONCE:  # else there may be more
                 self._pruned_at = now
+
+    async def _bound_backlogs(self) -> None:
+        """Give up the oldest events of webhooks for which more than `backlog` wait."""
+        growing, self._growing = self._growing, set()  # they may grow meanwhile
+        try:
+            for webhook, waiting in (await asyncio.to_thread(self.store.count_waiting, growing)).items():
+                for excess in range(waiting - self.backlog, 0, -GIVEN_UP_AT_ONCE):
+                    await self._give_up(webhook, min(excess, GIVEN_UP_AT_ONCE))
+        except BaseException:
+            self._growing |= growing
+            raise
+
+    async def _give_up(self, webhook: str, events: int) -> None:
+        """Give up the oldest undelivered events of a webhook."""
+        async with self.ownership.busy:
+            dropped = await self.ownership.in_thread(self.store.drop_oldest, webhook, events)
+        logger.warning("undelivered events were given up", extra={"webhook": webhook, "events": dropped.total()})
+        for policy, n in dropped.items():
+            self.attempts[policy, DROPPED] += n
+
+    async def _move_old(self) -> None:
+        """Move what a process of the version before has left undelivered of the policies of this process."""
+        policies = self._policies_with_webhooks()
+        if await asyncio.to_thread(self.store.has_old, policies):
+            async with self.ownership.busy:
+                await self.ownership.in_thread(self.store.move_old, policies)
+            self._read_at = 0.0  # there may be more
+            self._wake.set()
+
+    def _policies_with_webhooks(self) -> list[int]:
+        """Return the policies of this process whose tenants have webhooks."""
+        return [owned.id for owned in self.ownership.owned.values() if owned.tenant in self.by_tenant]
 
     async def _send(self) -> None:
         """Hand due deliveries to the senders of their webhooks."""
@@ -245,8 +292,13 @@ class WebhookDelivery:
                 self._senders[webhook.id] = WebhookSender(
                     webhook, private=self.private, now=self.ownership.clock.now, done=self._on_attempt
                 )
-            in_flight = len(self._senders[webhook.id].in_flight)
-            if in_flight <= IN_FLIGHT // 2:
+            sender, now = self._senders[webhook.id], asyncio.get_running_loop().time()
+            in_flight = len(sender.in_flight)
+            if sender.failures >= DOWN_AFTER:
+                if not in_flight and now >= sender.probe_at:
+                    limits[webhook.id] = 1
+                    sender.probe_at = now + TICK_S
+            elif in_flight <= IN_FLIGHT // 2:
                 limits[webhook.id] = in_flight + IN_FLIGHT  # those in flight are still due in the store
         if limits:
             policies = {number: owned[self._senders[number].webhook.tenant] for number in limits}
@@ -276,6 +328,7 @@ class WebhookDelivery:
             self.attempts[policy, FAILED if each.state == UNDELIVERED else each.state] += 1
             if (sender := self._senders.get(each.webhook)) is not None:
                 sender.in_flight.discard(each.id)
+                sender.failures = 0 if each.state == DELIVERED else sender.failures + 1
 
     async def _drain(self) -> None:
         """Wait up to `DRAIN_S` for running attempts, abort the others, and write the results."""

@@ -258,8 +258,8 @@ class GroupCommit:
             await self.ownership.in_thread(self.ownership.store.rollback)
             raise
         self._count_commit(results, began)
-        if work.deliveries:
-            self.webhooks.wake()
+        if work.events:
+            self.webhooks.wake(work.events)
         for each in work.changed.values():
             if each.policy.deferred:
                 self.steps.start(each, self._follow_up_on_step)

@@ -92,8 +92,10 @@ def application(
             snapshot_every=settings.snapshot_every,
             max_policies=settings.max_policies,
             tenant_memory=settings.tenant_memory,
+            tenant_disk=settings.tenant_disk,
             address=settings.address or None,
             webhook_private=settings.webhook_private,
+            webhook_backlog=settings.webhook_backlog,
         ),
         telemetry=telemetry,
     )

@@ -16,7 +16,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.problems import unavailable
 from deferkit.serve.domain.webhook import DEAD, DELIVERED
 from deferkit.serve.engine.engine import Engine
-from deferkit.serve.engine.webhooks import FAILED
+from deferkit.serve.engine.webhooks import DROPPED, FAILED
 from deferkit.serve.http.forwarding import header
 from deferkit.serve.http.middleware import BUCKETS, Traffic
 from deferkit.serve.http.route_support import (
@@ -97,7 +97,7 @@ def policy_values(engine: Engine, owned: OwnedPolicy) -> Iterator[tuple[str, lis
     yield "deferkit_review_queue", ["waiting"], summary.queue.waiting
     yield "deferkit_review_queue", ["claimed"], summary.queue.claimed
     yield "deferkit_review_oldest_seconds", [], summary.queue.oldest_s or 0.0
-    for state in (DELIVERED, FAILED, DEAD):
+    for state in (DELIVERED, FAILED, DEAD, DROPPED):
         yield "deferkit_webhook_deliveries", [state], engine.webhooks.attempts[owned.id, state]
     oldest = engine.webhooks.store.oldest(owned.id)
     since = 0.0 if oldest is None else max(0, owned.time(engine.clock.now()) - oldest) / MICRO
@@ -166,6 +166,8 @@ class ServiceMetrics(Collector):
                 for name, labels, value in policy_values(self.engine, owned):
                     families[name].add_metric([policy, *labels], value)
         yield from families.values()
+        stored = self.engine.disk_quota.taken.get(self.tenant or "", 0)
+        yield GaugeMetricFamily("deferkit_tenant_bytes", "Bytes of the policies in the store", value=stored)
 
 
 def metrics_of(engine: Engine, traffic: Traffic | None, tenant: str | None) -> str:

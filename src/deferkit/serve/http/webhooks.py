@@ -8,6 +8,7 @@ from litestar.params import JSONBody
 from deferkit.errors import InvalidArgument
 from deferkit.serve.api.common import Limit
 from deferkit.serve.api.webhooks import (
+    Backlog,
     DeliveryLine,
     DeliveryPage,
     NewWebhookReply,
@@ -89,10 +90,16 @@ async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Re
 
 @get("/v1/webhooks", opt=route_options("webhooks", "admin"))
 async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
-    """List the webhooks of the caller's tenant, without secrets."""
+    """List the webhooks of the caller's tenant, without secrets, and how many events wait for each."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
-    rows = [row for row in await asyncio.to_thread(store.webhooks) if row.tenant == tenant]
-    return json_response({"webhooks": [webhook_fields(row) for row in rows]}, WebhookPage)
+
+    def read_page() -> dict[str, object]:
+        rows = [row for row in store.webhooks() if row.tenant == tenant]
+        waiting = store.count_waiting(row.id for row in rows)
+        backlogs = {row.id: Backlog(waiting=waiting.get(row.id, 0), dropped=row.dropped) for row in rows}
+        return {"webhooks": [webhook_fields(row) for row in rows], "backlogs": backlogs}
+
+    return json_response(await asyncio.to_thread(read_page), WebhookPage)
 
 
 @post(

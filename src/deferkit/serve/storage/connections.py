@@ -10,7 +10,7 @@ from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy_learner import memory_of
 from deferkit.serve.domain.rows import ClaimRow, DecisionRow, LogRow, ParkedRow, RequestRow, SeatRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.domain.webhook import DeliveryRow
+from deferkit.serve.domain.webhook import EventRow
 from deferkit.serve.storage.database import Connection, Database
 
 Result = TypeVar("Result")
@@ -88,6 +88,31 @@ class PolicyMemory:
                 known[number, created] = before[number, created]
         self._known[tenant] = known
         return sum(known.values())
+
+
+PAGE = 5000  # records that one query measures
+BESIDE = 250  # bytes of a record in its row, and in the row and the reply of the decision that it changes
+
+
+class PolicyBytes:
+    """Sums up the bytes of policies in the store; of their logs, only what is new is read. Indexes come on top."""
+
+    def __init__(self) -> None:
+        self._logs: dict[tuple[int, int], tuple[int, int]] = {}  # by number and time of creation: records, bytes
+
+    def of_tenant(self, connection: Connection, tenant: str) -> int:
+        """Return the bytes of a tenant's policies: logs, payloads, parked outcomes, events, snapshots."""
+        total = 0
+        for number, created in connection.run("ages", tenant=tenant):
+            records, size = self._logs.get((number, created), (0, 0))
+            while True:
+                [(n, more)] = connection.run("bytes_of_log", policy=number, seq=records, stop=records + PAGE)
+                records, size = records + n, size + int(more or 0) + n * BESIDE
+                if n < PAGE:
+                    break
+            self._logs[number, created] = records, size
+            total += size + int(connection.run("bytes_beside_log", policy=number)[0][0])
+        return total
 
 
 to_json = msgspec.json.Encoder().encode
@@ -205,7 +230,7 @@ class Transaction:
         self.new_requests: list[RequestRow] = []
         self.efforts: list[dict[str, Any]] = []
         self.queue_queries: list[QueueQuery] = []
-        self.deliveries: list[DeliveryRow] = []  # of events to webhooks
+        self.events: list[EventRow] = []  # for webhooks
 
     @property
     def empty(self) -> bool:

@@ -1,7 +1,7 @@
 """The store: leases of policies, their logs, tasks and keys."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from deferkit.serve.domain.rows import (
     SeatRow,
     SessionRow,
 )
+from deferkit.serve.domain.webhook import UNDELIVERED, EventRow
 from deferkit.serve.storage.connections import (
     PolicyMemory,
     ReadSet,
@@ -103,6 +104,8 @@ POLICY_TABLES = (
     "log",
     "budgets",
     "deliveries",
+    "event_deliveries",
+    "events",
     "webhooks",
 )
 SLICE = 500  # rows that are deleted in one transaction: other callers wait for it
@@ -349,6 +352,18 @@ SEVERAL_OF: dict[str, Callable[[Row], Any]] = {
 }
 
 
+def event_values(events: Sequence[EventRow]) -> dict[str, list[Row]]:
+    """Return the rows of events, and one of each for each of its webhooks, by the query that writes them."""
+    return {
+        "add_event": [(*event[:5], len(event.webhooks)) for event in events],
+        "add_delivery": [
+            (webhook, event.created, event.id, event.policy, event.created, UNDELIVERED, 0, None, None, None)
+            for event in events
+            for webhook in event.webhooks
+        ],
+    }
+
+
 class Store(PolicyLeases, PolicyLog, KeyStore):
     """The store of a service: leases, logs, keys, and the transactions and reads of groups of commands."""
 
@@ -402,8 +417,8 @@ class Store(PolicyLeases, PolicyLog, KeyStore):
                 ],
             }
         )
-        if work.deliveries:
-            writer.write_all({"add_delivery": work.deliveries})
+        if work.events:
+            writer.write_all(event_values(work.events))
         for query in work.queue_queries:
             query.run(writer)
         writer.commit()

@@ -44,6 +44,8 @@ class Correct:
         request = f"correction {body.id}"
         if (done := idempotent_reply(work, owned, request, self.digest)) is not None:
             return done
+        if body.task not in owned.policy.unconfirmed:
+            owned.check_quota()
         row = work.decisions[owned.id, body.task]
         if row is None:
             raise unknown("task", body.task)

@@ -108,6 +108,7 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
         if row.digest != request_digest:
             raise conflict(f"Task {body.task!r} was decided before, for a request with another body.")
         return row.reply
+    owned.check_quota()
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
     renew(owned, work, now, begin=True)

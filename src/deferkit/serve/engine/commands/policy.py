@@ -116,6 +116,7 @@ class ChangePolicy:
         except DeferkitError as error:
             raise invalid(str(error)) from error
         if spec != owned.policy.spec:
+            owned.check_quota()
             work.record(owned, records.ChangedRecord(spec=spec), now)
         return Reply(200, msgspec.json.encode(spec))
 

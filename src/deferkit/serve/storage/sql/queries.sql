@@ -61,6 +61,20 @@ UPDATE policies SET expires = :expires WHERE id = :policy AND owner = :owner AND
 -- name: release_policy
 UPDATE policies SET owner = NULL, address = NULL, expires = 0 WHERE id = :policy AND owner = :owner AND epoch = :epoch;
 
+-- name: bytes_of_log
+-- Of a page of the log, with what each record is kept with.
+SELECT COUNT(*), SUM(octet_length(body) + octet_length(hash) + COALESCE(octet_length(task), 0)) FROM log
+WHERE policy = :policy AND seq >= :seq AND seq < :stop;
+
+-- name: bytes_beside_log
+-- What is erased or delivered in time: payloads, parked outcomes, events; and snapshots.
+SELECT
+    (SELECT COALESCE(SUM(COALESCE(octet_length(payload), 0) + COALESCE(octet_length(model_answer), 0)), 0) FROM seats
+        WHERE policy = :policy AND (payload IS NOT NULL OR model_answer IS NOT NULL))
+    + (SELECT COALESCE(SUM(octet_length(body)), 0) FROM parked WHERE policy = :policy)
+    + (SELECT COALESCE(SUM(octet_length(body)), 0) FROM events WHERE policy = :policy)
+    + (SELECT COALESCE(SUM(octet_length(data)), 0) FROM snapshots WHERE policy = :policy);
+
 -- name: budgets
 SELECT resource, total, reserved, posted, suspense FROM budgets WHERE policy = :policy;
 
@@ -528,6 +542,15 @@ DELETE FROM deliveries WHERE (webhook, id) IN (
     SELECT webhook, id FROM deliveries WHERE policy = :policy LIMIT :most)
 RETURNING policy;
 
+-- name: delete_event_deliveries
+DELETE FROM event_deliveries WHERE (webhook, created, id) IN (
+    SELECT webhook, created, id FROM event_deliveries WHERE policy = :policy LIMIT :most)
+RETURNING policy;
+
+-- name: delete_events
+DELETE FROM events WHERE id IN (SELECT id FROM events WHERE policy = :policy LIMIT :most)
+RETURNING policy;
+
 -- name: delete_webhooks
 -- Those that were retired with it.
 DELETE FROM webhooks WHERE (tenant, policies) IN (SELECT tenant, name FROM policies WHERE id = :policy)
@@ -596,7 +619,7 @@ INSERT INTO webhooks (id, tenant, url, secret, events, policies, models, created
 VALUES (:id, :tenant, :url, :secret, :events, :policies, :models, :created);
 
 -- name: webhooks
-SELECT id, tenant, url, secret, events, policies, models, created FROM webhooks ORDER BY created, id;
+SELECT id, tenant, url, secret, events, policies, models, created, dropped FROM webhooks ORDER BY created, id;
 
 -- name: delete_webhook
 -- Its deliveries go with it.
@@ -605,44 +628,105 @@ DELETE FROM webhooks WHERE id = :id AND tenant = :tenant RETURNING id;
 -- name: delete_webhooks_of
 DELETE FROM webhooks WHERE tenant = :tenant;
 
+-- name: add_event
+-- One of the version before may come in parts.
+INSERT INTO events (id, policy, event, body, created, kept) VALUES (:id, :policy, :event, :body, :created, :kept)
+ON CONFLICT (id) DO UPDATE SET kept = events.kept + excluded.kept;
+
+-- name: add_event (postgres)
+INSERT INTO events (id, policy, event, body, created, kept)
+SELECT * FROM unnest(:id::text[], :policy::bigint[], :event::text[], :body::bytea[], :created::bigint[],
+    :kept::bigint[])
+ON CONFLICT (id) DO UPDATE SET kept = events.kept + excluded.kept;
+
 -- name: add_delivery
 -- Unless the webhook was deleted meanwhile.
-INSERT INTO deliveries (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
+INSERT INTO event_deliveries (webhook, created, id, policy, due, state, attempts, status, error, ended)
 SELECT given.* FROM (
-    SELECT :webhook AS webhook, :id AS id, :policy AS policy, :event AS event, :body AS body, :created AS created,
-        :due AS due, :state AS state, :attempts AS attempts, :status AS status, :error AS error, :ended AS ended
+    SELECT :webhook AS webhook, :created AS created, :id AS id, :policy AS policy, :due AS due, :state AS state,
+        :attempts AS attempts, :status AS status, :error AS error, :ended AS ended
 ) AS given JOIN webhooks ON webhooks.id = given.webhook;
 
 -- name: add_delivery (postgres)
 -- The same; whoever deletes the webhook waits, and then deletes these too.
-INSERT INTO deliveries (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
-SELECT given.* FROM unnest(:webhook::text[], :id::text[], :policy::bigint[], :event::text[], :body::bytea[],
-    :created::bigint[], :due::bigint[], :state::text[], :attempts::bigint[], :status::bigint[], :error::text[],
-    :ended::bigint[]) AS given (webhook, id, policy, event, body, created, due, state, attempts, status, error, ended)
+INSERT INTO event_deliveries (webhook, created, id, policy, due, state, attempts, status, error, ended)
+SELECT given.* FROM unnest(:webhook::text[], :created::bigint[], :id::text[], :policy::bigint[], :due::bigint[],
+    :state::text[], :attempts::bigint[], :status::bigint[], :error::text[], :ended::bigint[])
+    AS given (webhook, created, id, policy, due, state, attempts, status, error, ended)
 JOIN webhooks ON webhooks.id = given.webhook FOR KEY SHARE OF webhooks;
 
 -- name: due_deliveries
 -- Of policies that this process owns, the oldest attempts first.
-SELECT webhook, id, policy, event, body, created, due, state, attempts, status, error, ended FROM deliveries
-WHERE webhook = :webhook AND state = 'waiting' AND due <= :now AND policy IN (:policies) ORDER BY due, id LIMIT :limit;
+SELECT due.webhook, due.id, due.policy, events.event, events.body, due.created, due.due, state, attempts, status, error,
+    ended
+FROM event_deliveries AS due JOIN events ON events.id = due.id
+WHERE due.webhook = :webhook AND state = 'waiting' AND due.due <= :now AND due.policy IN (:policies)
+ORDER BY due.due, due.id LIMIT :limit;
 
 -- name: end_attempt
-UPDATE deliveries SET state = :state, attempts = attempts + 1, due = :due, status = :status, error = :error,
+UPDATE event_deliveries SET state = :state, attempts = attempts + 1, due = :due, status = :status, error = :error,
     ended = :ended
-WHERE webhook = :webhook AND id = :id AND state = 'waiting';
+WHERE webhook = :webhook AND id = :id AND created = :created AND state = 'waiting';
 
--- name: deliveries
+-- name: list_deliveries
 -- The latest to a webhook.
-SELECT webhook, id, policy, event, body, created, due, state, attempts, status, error, ended FROM deliveries
-WHERE webhook = :webhook ORDER BY created DESC, id LIMIT :limit;
+SELECT each.webhook, each.id, each.policy, events.event, events.body, each.created, due, state, attempts, status, error,
+    ended
+FROM event_deliveries AS each JOIN events ON events.id = each.id
+WHERE each.webhook = :webhook ORDER BY each.created DESC, each.id LIMIT :limit;
 
 -- name: oldest_delivery
-SELECT MIN(created) FROM deliveries WHERE policy = :policy AND state = 'waiting';
+SELECT MIN(created) FROM event_deliveries WHERE policy = :policy AND state = 'waiting';
+
+-- name: count_waiting
+SELECT webhook, COUNT(*) FROM event_deliveries WHERE webhook IN (:keys) AND state = 'waiting' GROUP BY webhook;
+
+-- name: drop_oldest
+-- Those of a webhook that have waited longest, whichever process delivers them; + 0, so that only those that wait are read.
+DELETE FROM event_deliveries WHERE (webhook, created, id) IN (
+    SELECT webhook, created, id FROM event_deliveries
+    WHERE webhook = :webhook AND state = 'waiting' ORDER BY created + 0, id LIMIT :limit)
+RETURNING id, policy;
+
+-- name: count_dropped
+UPDATE webhooks SET dropped = dropped + :dropped WHERE id = :id;
 
 -- name: prune_deliveries
-DELETE FROM deliveries WHERE (webhook, id) IN (
-    SELECT webhook, id FROM deliveries WHERE state = :state AND ended < :before LIMIT :limit
-) RETURNING id;
+DELETE FROM event_deliveries WHERE (webhook, created, id) IN (
+    SELECT webhook, created, id FROM event_deliveries WHERE state = :state AND ended < :before LIMIT :limit
+) RETURNING id, policy;
+
+-- name: release_event
+UPDATE events SET kept = kept - :rows WHERE id = :id;
+
+-- name: release_events_of_webhook
+UPDATE events SET kept = kept - 1 WHERE id IN (
+    SELECT event_deliveries.id FROM event_deliveries JOIN webhooks ON webhooks.id = webhook
+    WHERE webhook = :id AND tenant = :tenant);
+
+-- name: release_events_of_tenant
+UPDATE events SET kept = 0 WHERE id IN (
+    SELECT event_deliveries.id FROM event_deliveries JOIN webhooks ON webhooks.id = webhook WHERE tenant = :tenant);
+
+-- name: drop_unused_events
+DELETE FROM events WHERE kept <= 0;
+
+-- name: prune_events
+-- Those that nobody waits for any more: their webhooks were deleted while they were written.
+DELETE FROM events WHERE id IN (
+    SELECT id FROM events WHERE policy = :policy AND created < :before AND NOT EXISTS (
+        SELECT 1 FROM event_deliveries AS each WHERE each.policy = events.policy
+            AND each.state IN ('waiting', 'delivered', 'dead') AND each.created = events.created AND each.id = events.id)
+    LIMIT :limit)
+RETURNING id;
+
+-- name: old_deliveries
+-- What a process of the version before has written.
+SELECT webhook, id, policy, event, body, created, due, state, attempts, status, error, ended FROM deliveries
+WHERE policy IN (:policies) AND state = :state LIMIT :limit;
+
+-- name: drop_old_delivery
+DELETE FROM deliveries WHERE webhook = :webhook AND id = :id;
 
 -- name: now (postgres)
 -- The server's time: the clocks of several machines differ.

@@ -33,7 +33,9 @@ export function Webhooks({ policy }) {
         const shown = data.webhooks.filter((hook) => hook.policies === null || hook.policies.includes(policy));
         return shown.length
           ? html`<ul class="hooks">
-              ${shown.map((hook) => html`<${Hook} key=${hook.id} hook=${hook} onChange=${poll.refresh} />`)}
+              ${shown.map(
+                (hook) => html`<${Hook} key=${hook.id} hook=${hook} backlog=${data.backlogs[hook.id]} onChange=${poll.refresh} />`,
+              )}
             </ul>`
           : html`<p class="muted">No webhooks yet. Add one to receive answers without polling.</p>`;
       }}
@@ -42,8 +44,8 @@ export function Webhooks({ policy }) {
   </section>`;
 }
 
-/** @param {{ hook: Api.WebhookLine, onChange: () => void }} props */
-function Hook({ hook, onChange }) {
+/** @param {{ hook: Api.WebhookLine, backlog?: Api.Backlog, onChange: () => void }} props */
+function Hook({ hook, backlog, onChange }) {
   const [open, setOpen] = useState(false);
   const remove = async () => {
     await post("/v1/webhooks/delete", { id: hook.id });
@@ -59,14 +61,18 @@ function Hook({ hook, onChange }) {
         <${ConfirmButton} text="Remove" about=${hook.url} question="Stop sending events to this address?" onConfirm=${remove} />
       </span>
     </div>
-    ${open && html`<${Deliveries} id=${hook.id} />`}
+    ${open && html`<${Deliveries} id=${hook.id} backlog=${backlog} />`}
   </li>`;
 }
 
-/** @param {{ id: string }} props */
-function Deliveries({ id }) {
+/** @param {{ id: string, backlog?: Api.Backlog }} props */
+function Deliveries({ id, backlog }) {
   const poll = /** @type {Polled<Api.DeliveryPage>} */ (useReply(`/v1/webhooks/deliveries${query({ id })}`, EVERY_MS));
-  return html`<${Loaded}
+  return html`${backlog?.dropped
+    ? html`<p class="notice bad">${number(backlog.dropped)} events were given up because too many waited.</p>`
+    : backlog?.waiting
+      ? html`<p class="muted small">${number(backlog.waiting)} events wait.</p>`
+      : null}<${Loaded}
     poll=${poll}
     draw=${(/** @type {Api.DeliveryPage} */ data) =>
       data.deliveries.length
