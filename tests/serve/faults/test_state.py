@@ -224,9 +224,9 @@ def test_a_damaged_policy_is_not_served_and_the_others_are(database: Database, m
     change(database, "UPDATE log SET at = at + 1 WHERE seq = 7")
     reads: list[PolicyRow] = []
 
-    def counted(store: Store, row: PolicyRow) -> Policy:
+    def counted(store: Store, row: PolicyRow, *rest: Any) -> Policy:
         reads.append(row)
-        return recovery.recover(store, row)
+        return recovery.recover(store, row, *rest)
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)

@@ -94,6 +94,7 @@ class Engine:
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
         self._writing: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._ticking: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -101,6 +102,11 @@ class Engine:
     def ready(self) -> bool:
         """Whether commands are accepted."""
         return self._serving and not self.ownership.store_broken
+
+    @property
+    def loading(self) -> bool:
+        """Whether policies of before the start are still to be loaded."""
+        return bool(self.ownership.unloaded)
 
     @property
     def failing(self) -> str | None:
@@ -125,19 +131,19 @@ class Engine:
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Migrate the database, acquire the policies that have no owner, and start the writer."""
+        """Migrate the database, acquire and load the policies that have no owner, and start the writer."""
+        await self.begin()
+        await self.wait_loaded(None)
+
+    async def begin(self) -> None:
+        """Start; policies are loaded in the background, and calls for those that are not loaded yet get 503."""
         await self.ownership.open()
         await self.webhooks.reload()
-        # leases are renewed from the start on: loading all policies may take longer than a lease
-        self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
-        try:
-            await self.ownership.adopt_all()
-        except BaseException:
-            self._stopping.set()
-            await asyncio.gather(*self._ticking)
-            raise
+        await self.ownership.find_policies()
+        self._loading = asyncio.create_task(self._load())
         self._writing = asyncio.create_task(self._write())
         jobs = (
+            self.ownership.renew_if_due,
             self.maintenance.reap,
             self.maintenance.drop_old_parked,
             self.maintenance.erase_expired,
@@ -145,15 +151,25 @@ class Engine:
             self.maintenance.finish_deletions,
             self.ownership.adopt_orphans,
         )
-        self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
-        self._ticking.append(asyncio.create_task(self.webhooks.run()))
+        self._ticking = [asyncio.create_task(self._regularly(job)) for job in jobs]
+        self._ticking += [asyncio.create_task(self.webhooks.run()), self._loading]
         self._serving = True
-        logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
+
+    async def wait_loaded(self, seconds: float | None) -> None:
+        """Wait until all policies are loaded, or so many seconds have passed."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading], timeout=seconds)
+
+    async def _load(self) -> None:
+        await self.ownership.load_all()
+        if not self.ownership.stopping.is_set():
+            logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
 
     async def stop(self) -> None:
         """Drain the queue, write snapshots, release the ownership of all policies."""
         self._serving = False
         self._stopping.set()
+        self.ownership.stopping.set()
         self.webhooks.stop()
         # not cancelled: their reads in other threads would go on after the store is closed
         await asyncio.gather(*self._ticking, return_exceptions=True)
@@ -210,10 +226,14 @@ class Engine:
         owned = self.owned.get(key)
         if owned is not None:
             return owned
+        if key in self.ownership.unloaded:
+            raise unavailable("The policy is being loaded. Try again.")
         row = await self.ownership.query(self.store.policy, *key)
         if row is None:
             raise unknown("policy", key[1])
         if not await self.ownership.adopt(row):
+            if self.ownership.stopping.is_set():
+                raise unavailable("The service is stopping.")
             raise Elsewhere(row.address)
         return self.owned[key]
 
