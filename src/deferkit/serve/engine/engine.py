@@ -1,6 +1,7 @@
 """The engine: the only writer of a process's policies. Lifecycle, and submission of commands."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,6 +92,8 @@ class Engine:
         self.policy_creation = PolicyCreation(
             self.ownership, max_policies=self.settings.max_policies, tenant_memory=self.settings.tenant_memory
         )
+        self.forgetting: dict[Key, Any] = {}  # tasks that wait to be forgotten together, by policy
+        self.forget_locks: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)  # one rebuild of a policy each
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
         self._writing: asyncio.Task[None] | None = None

@@ -286,6 +286,7 @@ class Ownership:
                     del self.unloaded[row.tenant, row.name]
 
         await asyncio.gather(*(load_in_turn() for _ in range(LOADED_AT_ONCE)))
+
     async def _adopt_or_log(self, row: PolicyRow) -> bool:
         """Acquire a policy as `adopt` does; log it if the policy is damaged or the store fails."""
         try:
