@@ -121,7 +121,7 @@ class Schedule(NamedTuple):
         return self._midnight(first_day_after(day, self.unit))
 
     def latest(self, start: float, at: float, most: int) -> tuple[int, float]:
-        """Return how many periods end up to a time, from that which begins at `start`; and when the last of them ends.
+        """Return the number of periods from `start` that end up to a time, and the end of the last of them.
 
         No more than `most` are counted.
 

@@ -14,7 +14,7 @@ from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 
 MAX_RECORDED = 100  # periods without a call, one after the other, that have a record each
 MAX_PASSED = 1_000_000  # periods that one record passes over: 40 ms to count them
-SHORTEST_DAY = 82_800.0  # seconds: where clocks are put forward
+MIN_DAY = 82_800.0  # seconds: where clocks are put forward
 
 
 def open_accounts(spec: PolicySpec) -> dict[str, Account]:
@@ -185,7 +185,7 @@ def next_of(name: str, budget: BudgetSpec, books: Books, at: float, *, begin: bo
     if last is None:
         return first_of(name, budget, account, at) if begin else None
     schedule, start, n = schedule_of(budget), last.end, 0
-    if at - start > MAX_RECORDED * (schedule.length or SHORTEST_DAY):
+    if at - start > MAX_RECORDED * (schedule.length or MIN_DAY):
         n, start = schedule.latest(start, at, MAX_PASSED)
     return renewal_after(name, budget, account, n if n > MAX_RECORDED else 0, start if n > MAX_RECORDED else last.end)
 

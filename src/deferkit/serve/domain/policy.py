@@ -101,7 +101,7 @@ class PolicyCopy(NamedTuple):
 
 SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
 NOTHING = 1e-200  # a total that has no price, like 0, but with which an expert may be asked for nothing
-PASSED_TOLD = 2_200  # by 0.7 of it with each, the largest count of tasks has come to the least number by then
+PASSED_TOLD = 300  # empty periods for one step of the learner each: less than 1e-40 is left of older ones by then
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
@@ -425,8 +425,8 @@ class Policy:
     def _pass_periods(self, name: str, start: float, n: int) -> None:
         """Begin and end so many periods without a task in the learner, the first of which begins at `start`.
 
-        Each takes a part of what it knows of periods before. After `PASSED_TOLD` nothing changes any more, so that the
-        others count as one.
+        Each takes a part of what it knows of periods before. After `PASSED_TOLD` of them nothing of that is left, so
+        that the others count as one.
         """
         schedule, last = schedule_of(self.spec.budget[name]), self.periods[name].start
         skipped, begun = schedule.latest(start, last, n - PASSED_TOLD)

@@ -76,7 +76,7 @@ def roll_forward(
 
 
 def last_relearning(store: Store, row: PolicyRow, seq: int, end: int | None = None) -> Relearning | None:
-    """Return how the learner is after the rows up to number `end`; None if no row from `seq` on has rebuilt it.
+    """Return the last rebuild of the learner before row `end`; None if no row from `seq` on is one.
 
     Rows that cannot be read are passed over: whoever applies them finds them.
     """
