@@ -34,6 +34,7 @@ from tests.serve.harness.in_process import (
     play,
     problem_of,
     replayed,
+    snapshot_written,
     started,
 )
 from tests.serve.harness.policy_histories import RandomHistory
@@ -89,6 +90,7 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
         engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
         for i in range(6):
             await decide(engine, f"{number}-{i}", force="model")
+            await snapshot_written(engine)
         found = engine.store.snapshot_seqs(engine.owned[KEY].id)
         await abandon(engine)
         return found

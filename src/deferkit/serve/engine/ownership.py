@@ -16,7 +16,7 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import SMALL_STATE, Policy
+from deferkit.serve.domain.policy import Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import check_trees_installed
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
@@ -146,6 +146,7 @@ def start_time(store: Store, *, max_jump_s: float) -> StartTime:
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 UNAVAILABLE = 503
+COPIED_AT_ONCE = 32_000_000  # bytes of a learner's arrays that are copied between two groups: 5 ms
 LOADED_AT_ONCE = 2  # tenants whose policies are loaded at the same time
 
 
@@ -499,26 +500,28 @@ class Ownership:
         await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
 
     async def start_snapshot(self, owned: OwnedPolicy) -> None:
-        """Write a snapshot; that of a large policy is copied and compressed in other threads.
+        """Copy a policy for a snapshot, which other threads compress and write.
 
-        Commands of the policy are blocked until it is copied. One large policy is copied at a time, to bound memory:
-        the next snapshot stays due until then.
+        Commands of a very large policy are blocked while another thread copies it. One snapshot is made at a time, to
+        bound memory: the next one stays due until then.
         """
         if self._snapshot is not None and not self._snapshot.done():
             return
-        if owned.policy.learner.n_bytes <= SMALL_STATE:
-            await self.snapshot(owned)
-            return
         owned.snapshot_at = owned.policy.seq
-        owned.copying = True  # blocks its commands before the next group begins
-        self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy))
+        copied = None
+        if owned.policy.learner.n_bytes <= COPIED_AT_ONCE:
+            copied = owned.policy.copy()
+        else:
+            owned.copying = True  # blocks its commands before the next group begins
+        self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy, copied))
 
-    async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy) -> None:
+    async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy, copied: PolicyCopy | None) -> None:
         try:
-            try:
-                copied = await asyncio.to_thread(policy.copy)
-            finally:
-                owned.copying = False
+            if copied is None:
+                try:
+                    copied = await asyncio.to_thread(policy.copy)
+                finally:
+                    owned.copying = False
             data = await asyncio.to_thread(copied.to_bytes)
             async with self.busy:
                 # not deleted, not lost to another process, and not replaced by one that has forgotten a task, meanwhile

@@ -110,7 +110,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
         return row.reply
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
-    renew(owned, work, now, begin=True)
+    if owned.policy.is_timed:
+        renew(owned, work, now, begin=True)
     event, micros = propose(owned, msgspec.structs.replace(body, context=context) if clipped else body, now)
     decision = event.decision
     if policy.relearned.decisions:
