@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 CALENDAR = ("day", "week", "month")
 UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 LENGTH = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", re.ASCII)
-SHORTEST = 60.0  # seconds of a period: after a gap every period that has passed is renewed one by one
+SHORTEST = 60.0  # seconds of a period
 LONGEST = 2_500_000 * 86_400.0  # seconds of a period, some 6,800 years: one that begins now must end before LATEST
 EARLIEST, LATEST = -62_135_596_800.0, 253_370_764_800.0  # the years 1 and 9999, within which calendars work
+TICKS, EXACT_UNTIL = 2.0**22, 2.0**31  # before 2038 a double has 2^-22 seconds exactly
 START_OF_TIME = -1e18  # before any time: the clock of a learner without decisions
 ONE_OF = "a length such as '7d' or '12h', a timedelta, 'day', 'week' or 'month'"
 
@@ -118,6 +119,22 @@ class Schedule(NamedTuple):
             return at + self.length
         day = datetime.fromtimestamp(at, time_zone(self.zone)).date()
         return self._midnight(first_day_after(day, self.unit))
+
+    def latest(self, start: float, at: float, most: int) -> tuple[int, float]:
+        """Return the number of periods from `start` that end up to a time, and the end of the last of them.
+
+        No more than `most` are counted.
+
+        >>> Schedule.of("12h", None, 0.0).latest(0.0, 100_000.0, most=9)
+        (2, 86400.0)
+        """
+        n, first, length = 0, start * TICKS, self.length * TICKS
+        if self.unit is None and first.is_integer() and length.is_integer() and EARLIEST <= start <= at < EXACT_UNTIL:
+            n = max(0, min(most, (math.floor(at * TICKS) - int(first)) // int(length)))
+            return n, (int(first) + n * int(length)) / TICKS  # as below, where no sum is rounded
+        while n < most and (end := self.following(start)) <= at:
+            n, start = n + 1, end
+        return n, start
 
     def _midnight(self, day: date) -> float:
         # where clocks skip midnight, this is the moment at which they do; where it comes twice, the first time

@@ -132,3 +132,11 @@ def test_the_longest_period_can_be_decided_in() -> None:
 def test_a_datetime_is_its_moment() -> None:
     local = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("Europe/Berlin"))
     assert Budget(5, until=local) == Budget(5, until=local.astimezone(UTC)) == Budget(5, until=local.timestamp())
+
+
+def test_a_task_that_comes_after_thousands_of_empty_periods_is_decided() -> None:
+    """Nothing is left of the tasks that came before, so that none are expected in a period."""
+    deferrer = Deferrer(n_features=1, budget=Budget(3, every="1h", max_cost=1))
+    for hour in (0.0, 1.5, 5_000.0):
+        assert deferrer.decide([1.0], at=hour * 3600.0).budget_left == 3.0
+    assert deferrer.summary().periods["cost"].tasks_left >= 1.0

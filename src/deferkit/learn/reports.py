@@ -187,7 +187,7 @@ class SpendingReport:
             elapsed = made / tasks
         else:  # by the tasks that are expected: at night a plan does not go on
             ahead, tasks = ledger.core.outlook(r, at)
-            elapsed = 1.0 - ahead / tasks
+            elapsed = 1.0 - ahead / max(ahead, tasks)  # after many empty periods none are expected
         if timing == RENEWS:
             total, seen = allowance, float(ledger.view("arrivals")[r].sum())
         costs, known = (ledger.view(name).item(r) for name in ("cost_sum", "cost_n"))

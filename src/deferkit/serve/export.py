@@ -201,7 +201,7 @@ def movement_of(record: AnyRecord, resource: str) -> Movement:  # noqa: PLR0911 
         case records.EffortRecord(cost=cost):
             return Movement(cost=cost.get(resource, 0))
         case records.RenewedRecord(resource=name) if name == resource:
-            return Movement(lapsed=record.lapsed)
+            return Movement(lapsed=record.lapsed + record.passed_lapsed)
         case _:
             return Movement()
 

@@ -13,7 +13,8 @@ from deferkit.serve.api.policies import BudgetBody
 from deferkit.serve.api.tasks import OutcomeBody, TaskBody
 from deferkit.serve.audit.renewal_history import RenewalHistory
 from deferkit.serve.domain import records
-from deferkit.serve.domain.accounts import MICRO
+from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Account
+from deferkit.serve.domain.books import carried_of, due_renewals, grantable, idle_periods
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
@@ -156,6 +157,70 @@ def test_a_renewal_that_does_not_add_up_is_found(change: dict[str, Any], said: s
     good = RenewedRecord(resource="cost", start=3_600.0, end=7_200.0, granted=3_000_000, carried=0, lapsed=750_000)
     history.see(msgspec.structs.replace(good, **change))
     assert said in history.faults[0]
+
+
+@given(
+    used=st.one_of(st.integers(0, 60), st.integers(0, 60).map(lambda n: MAX_SUM * MICRO - n)),
+    free=st.integers(-99, 60),
+    reserved=st.integers(0, 20),
+    allowance=st.sampled_from([0, 1, 7, 10**6, 5 * 10**15]),
+    carry=st.sampled_from([0.0, 0.5, 1.0, 2.7, 30.0, 1e308, math.inf]),
+    n=st.integers(0, 150),
+)
+def test_periods_without_a_call_add_up_to_what_each_of_them_does(
+    used: int, free: int, reserved: int, allowance: int, carry: float, n: int
+) -> None:
+    reserved = min(reserved, used)
+    room = min(max(free, 0), MAX_SUM * MICRO - used)
+    account = Account(used + room, reserved, used - reserved, max(-free, 0))
+    together = idle_periods(account, allowance, carry, n)
+    granted = lapsed = 0
+    for _ in range(n):
+        carried = carried_of(account.free or 0, allowance, carry)
+        more = grantable(allowance, carried + account.reserved + account.posted)
+        granted, lapsed = granted + more, lapsed + (account.free or 0) - carried
+        account = account.begin_period(more, (account.free or 0) - carried)
+    assert together == (account, granted, lapsed)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"passed_granted": 1_499_999_999}, "says that 1499999999 micro-units were granted"),
+        ({"passed_lapsed": 1_497_749_999}, "and 1497749999 lapsed before it, in place of 1500000000 and 1497750000"),
+        ({"passed": 499}, "in place of 1497000000"),
+        ({"passed": 501, "passed_granted": 1_503_000_000, "passed_lapsed": 1_500_750_000}, "another number of periods"),
+        ({"start": 503 * 3_600.0}, "another number of periods than the 500"),
+    ],
+)
+def test_a_renewal_after_many_periods_that_does_not_add_up_is_found(change: dict[str, Any], said: str) -> None:
+    spec = renewing()
+    effort = records.EffortRecord(task="t", id=0, seat=0, epoch=1, reviewer="ann", cost={"cost": 2_250_000})
+    first = RenewedRecord(resource="cost", start=0.0, end=3_600.0, granted=3_000_000, carried=0, lapsed=0)
+    for changed in ({}, change):
+        history = RenewalHistory()
+        policy = Policy(spec)
+        for record in (records.CreatedRecord(spec=spec), first, effort):
+            history.see(record)
+            policy.apply(record)
+        [good] = due_renewals(spec, policy.books, 501.5 * 3_600.0, decisions=0, begin=False)
+        assert (good.passed, good.passed_granted, good.passed_lapsed) == (500, 1_500_000_000, 1_497_750_000)
+        history.see(msgspec.structs.replace(good, **changed))
+        assert (said in " ".join(history.faults)) if changed else history.faults == []
+
+
+def test_the_ledger_of_many_periods_without_a_call_adds_up_to_the_total(database: Database) -> None:
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        await decide(engine, "a")
+        clock.advance(500 * HOUR)
+        await decide(engine, "b")
+        rows = [dict(zip(HEADER, row, strict=True)) for row in ledger_table(engine.store, engine.owned[KEY].id)]
+        granted, lapsed = (sum(Fraction(str(row[name])) for row in rows) for name in ("granted", "lapsed"))
+        assert (granted - lapsed) * MICRO == account(engine).total
+        assert granted == 3 * 501
+
+    play(database, script, spec=renewing(), settings=QUIET)
 
 
 def test_the_ledger_as_a_table_adds_up_to_the_total(database: Database) -> None:

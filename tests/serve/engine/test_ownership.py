@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -228,10 +229,10 @@ def test_while_a_policy_is_brought_into_memory_the_others_go_on(
 ) -> None:
     begun, told = threading.Event(), threading.Event()
 
-    def slowly(store: Store, row: PolicyRow) -> Policy:
+    def slowly(store: Store, row: PolicyRow, *rest: Any) -> Policy:
         begun.set()
         assert told.wait(60)
-        return recover(store, row)
+        return recover(store, row, *rest)
 
     async def script() -> None:
         async with running(database, 0, LASTING._replace(tick_s=3600)) as engine:
@@ -263,9 +264,9 @@ def test_processes_with_slow_logs_do_not_take_them_from_each_other(
     """To read a log takes longer than a lease lasts: the lease is renewed meanwhile."""
     leases = LASTING._replace(owner_lease_s=1.0)
 
-    def slowly(store: Store, row: PolicyRow) -> Policy:
+    def slowly(store: Store, row: PolicyRow, *rest: Any) -> Policy:
         time.sleep(2.5)
-        return recover(store, row)
+        return recover(store, row, *rest)
 
     async def script() -> None:
         async with running(postgres, 0) as maker:

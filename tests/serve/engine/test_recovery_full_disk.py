@@ -52,8 +52,9 @@ def decide(service: ServiceProcess, task: str) -> Answer:
 
 
 def answers(service: ServiceProcess) -> bool:
+    """Whether it answers, and has loaded the policy."""
     try:
-        return service.get("/healthz").status == 200
+        return service.get("/healthz").status == service.get(f"{PATH}/summary").status == 200
     except OSError:
         assert service.wait(0) is None, service.log
         return False

@@ -30,6 +30,7 @@ from tests.serve.harness.in_process import (
     observe,
     play,
     replayed,
+    snapshot_written,
     started,
 )
 from tests.serve.harness.policy_histories import RandomHistory
@@ -153,21 +154,22 @@ def test_what_waits_for_a_fit_counts_as_waiting(sqlite: Sqlite, gate: Gate) -> N
 
 def test_no_snapshot_is_taken_during_a_fit(sqlite: Sqlite, gate: Gate) -> None:
     async def script(engine: Engine) -> None:
-        def last() -> int:
+        async def last() -> int:
+            await snapshot_written(engine)
             return max(engine.store.snapshot_seqs(engine.owned[KEY].id), default=0)
 
         await work(engine, range(FIRST - 1))
-        before = last()
+        before = await last()
         assert before > 0
         await work(engine, range(FIRST - 1, EFFECT - 2))
         assert gate.begun == 1
         fitted_from = 1 + 2 * FIRST
-        assert last() <= fitted_from
+        assert await last() <= fitted_from
         gate.open()
         while engine.owned[KEY].policy.learner.fitting:
             await asyncio.sleep(0.001)
         await work(engine, range(EFFECT - 2, EFFECT - 1))  # the fit is done, and in the snapshot
-        assert last() > fitted_from
+        assert await last() > fitted_from
 
     play(sqlite, script, spec=TREES, settings=EngineSettings(snapshot_every=8))
     assert replay(Store(sqlite), *KEY).faults == []

@@ -14,6 +14,7 @@ from deferkit.serve.audit.replay import replay
 from deferkit.serve.domain.policy import SMALL_STATE, Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import with_defaults
 from deferkit.serve.domain.spec import FeatureSpec
+from deferkit.serve.engine import ownership
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.policy import delete_policy
 from deferkit.serve.engine.engine import Engine, EngineSettings
@@ -67,6 +68,22 @@ async def places(engine: Engine, number: int) -> list[int]:
     return sorted(engine.store.snapshot_seqs(number))
 
 
+def test_nobody_waits_while_the_snapshot_of_a_small_policy_is_compressed(
+    database: Database, compressing: Compressing
+) -> None:
+    async def script(engine: Engine) -> None:
+        number = engine.owned[KEY].id
+        assert engine.owned[KEY].policy.learner.n_bytes < SMALL_STATE
+        for i in range(EVERY + 5):
+            await asyncio.wait_for(decide(engine, f"t{i}", force="model"), PATIENCE_S / 4)
+        await compressing.begun(1)
+        assert engine.store.snapshot_seqs(number) == []
+        compressing.let_go.set()
+        assert await places(engine, number) == [EVERY + 1]
+
+    play(database, script, settings=SETTINGS)
+
+
 def test_nobody_waits_while_the_snapshot_of_a_large_policy_is_compressed(
     database: Database, compressing: Compressing
 ) -> None:
@@ -117,6 +134,7 @@ def test_nobody_but_its_own_callers_waits_while_a_large_policy_is_copied(
         assert await places(engine, number) == [EVERY + 1]
         assert replay(engine.store, *KEY).faults == []
 
+    monkeypatch.setattr(ownership, "COPIED_AT_ONCE", 0)
     monkeypatch.setattr(Policy, "copy", later)
     play(database, script, spec=LARGE, settings=SETTINGS)
 

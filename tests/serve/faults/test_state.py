@@ -34,6 +34,7 @@ from tests.serve.harness.in_process import (
     play,
     problem_of,
     replayed,
+    snapshot_written,
     started,
 )
 from tests.serve.harness.policy_histories import RandomHistory
@@ -89,6 +90,7 @@ def test_who_is_killed_again_and_again_has_snapshots_all_the_same(database: Data
         engine = await started(database, spec=SPEC if number == 0 else None, settings=SETTINGS)
         for i in range(6):
             await decide(engine, f"{number}-{i}", force="model")
+            await snapshot_written(engine)
         found = engine.store.snapshot_seqs(engine.owned[KEY].id)
         await abandon(engine)
         return found
@@ -224,9 +226,9 @@ def test_a_damaged_policy_is_not_served_and_the_others_are(database: Database, m
     change(database, "UPDATE log SET at = at + 1 WHERE seq = 7")
     reads: list[PolicyRow] = []
 
-    def counted(store: Store, row: PolicyRow) -> Policy:
+    def counted(store: Store, row: PolicyRow, *rest: Any) -> Policy:
         reads.append(row)
-        return recovery.recover(store, row)
+        return recovery.recover(store, row, *rest)
 
     async def script(engine: Engine) -> None:
         await engine.create("other", SPEC)

@@ -214,6 +214,12 @@ async def abandon(engine: Engine) -> None:
     engine.ownership._thread.shutdown()
 
 
+async def snapshot_written(engine: Engine) -> None:
+    """Wait for the snapshot that is being made, if there is one."""
+    if engine.ownership._snapshot is not None:
+        await engine.ownership._snapshot
+
+
 NAME = "Zoë 宠 ' \" % :x \\"  # what a database might trip over
 
 

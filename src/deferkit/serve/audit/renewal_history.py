@@ -61,6 +61,9 @@ class RenewalHistory:
         name = record.resource
         budget, end = self._budgets[name], self._ends.get(name)
         when = f"The renewal of {name} on {show_time(record.start)}"
+        if record.passed and end is not None:
+            self._pass_periods(record, when, budget)
+            end = self._ends[name]
         free = max(0, self._totals[name] - self._reserved[name] - self._booked[name])
         if record.carried + record.lapsed != free or min(record.carried, record.lapsed) < 0:
             self.faults.append(f"{when} carries {record.carried} and lets {record.lapsed} lapse; {free} were free.")
@@ -77,6 +80,31 @@ class RenewalHistory:
             self.faults.append(f"{when} lasts until {show_time(record.end)}, which is not its end.")
         self._totals[name] += record.granted - record.lapsed
         self._ends[name] = record.end
+
+    def _pass_periods(self, record: RenewedRecord, when: str, budget: BudgetSpec) -> None:
+        """Begin and end the periods that have no record, one by one until one changes nothing."""
+        name, zone = record.resource, None if budget.zone is msgspec.UNSET else budget.zone
+        schedule, wanted = Schedule.of(budget.every, zone, None), round((budget.total or 0) * MICRO)
+        granted = lapsed = 0
+        for left in range(record.passed, 0, -1):
+            used = self._reserved[name] + self._booked[name]
+            free = max(0, self._totals[name] - used)
+            kept = min(free, carried_at_most(budget))
+            less = int(free - kept)
+            more = max(0, min(wanted, MAX_SUM * MICRO - (self._totals[name] - less)))
+            times = left if more == less else 1
+            self._totals[name] += more - less
+            granted, lapsed = granted + times * more, lapsed + times * less
+            if times > 1:
+                break
+        if (granted, lapsed) != (record.passed_granted, record.passed_lapsed):
+            self.faults.append(
+                f"{when} says that {record.passed_granted} micro-units were granted and {record.passed_lapsed} lapsed"
+                f" before it, in place of {granted} and {lapsed}."
+            )
+        n, self._ends[name] = schedule.latest(self._ends[name], record.start, record.passed + 1)
+        if n != record.passed:
+            self.faults.append(f"{when} comes after another number of periods than the {record.passed} that it names.")
 
 
 def carried_at_most(budget: BudgetSpec) -> float:

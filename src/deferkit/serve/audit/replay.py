@@ -19,7 +19,7 @@ from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.records import AnyRecord
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.recovery import DamagedLog, apply_row, log_row_text, next_record
+from deferkit.serve.engine.recovery import DamagedLog, apply_row, last_relearning, log_row_text, next_record
 from deferkit.serve.storage.store import Store
 
 TRIES = 1000
@@ -93,12 +93,14 @@ def replay(
     snapshot_seqs = [seq for seq in store.snapshot_seqs(row.id) if seq <= row.seq]
     policy: Policy | None = None
     renewals = RenewalHistory()
+    # as the learner is when it is first compared, so that it is not rebuilt for every row before that rebuilds it
+    learning = last_relearning(store, row, 0, min(snapshot_seqs, default=row.seq))
     try:
         for line in store.log(row.id):
             if line.seq >= row.seq:
                 break
             record = next_record(policy, row, line)
-            policy = apply_row(policy, row, line, record, store)
+            policy = apply_row(policy, row, line, record, store, learning)
             renewals.see(record)
             watch(record)
             if policy.seq in snapshot_seqs:

@@ -141,6 +141,12 @@ class Account(NamedTuple):
             raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free.")
         return Account(self.total - lapsed + granted, self.reserved, self.posted, self.suspense).swept()
 
+    def pass_periods(self, granted: int, lapsed: int) -> "Account":
+        """Begin and end periods without a call, given the sums of what they were granted and of what lapsed."""
+        if self.total is None or lapsed < 0 or granted < 0 or self.free + granted - lapsed < 0:  # type: ignore[operator]
+            raise BudgetExhausted(f"{lapsed} micro-units cannot lapse of the {self.free} that are free and {granted}.")
+        return Account(self.total - lapsed + granted, self.reserved, self.posted, self.suspense).swept()
+
     def swept(self) -> "Account":
         """Post the amount in suspense, as far as the total allows."""
         if not self.suspense:

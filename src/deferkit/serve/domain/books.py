@@ -12,6 +12,10 @@ from deferkit.serve.domain.accounts import MAX_SUM, MICRO, Account, Micros, to_m
 from deferkit.serve.domain.records import AnyRecord, BudgetChangedRecord, ChangedRecord, RenewedRecord
 from deferkit.serve.domain.spec import BudgetSpec, PolicySpec
 
+MAX_RECORDED = 100  # periods without a call, one after the other, that have a record each
+MAX_PASSED = 1_000_000  # periods that one record passes over: 40 ms to count them
+MIN_DAY = 82_800.0  # seconds: where clocks are put forward
+
 
 def open_accounts(spec: PolicySpec) -> dict[str, Account]:
     """Return the opening accounts of a policy. Budgets that renew start empty: each period is granted its allowance."""
@@ -56,9 +60,14 @@ def book_record(accounts: Mapping[str, Account], record: AnyRecord) -> dict[str,
         case records.BudgetChangedRecord(totals=totals):
             return {name: each.with_total(totals[name]) if name in totals else each for name, each in accounts.items()}
         case records.RenewedRecord(resource=name):
-            return {**accounts, name: accounts[name].begin_period(record.granted, record.lapsed)}
+            return {**accounts, name: before_period(accounts[name], record).begin_period(record.granted, record.lapsed)}
         case _:
             return dict(accounts)
+
+
+def before_period(account: Account, record: RenewedRecord) -> Account:
+    """Return the account of a resource when a period begins, after those that have no record."""
+    return account.pass_periods(record.passed_granted, record.passed_lapsed) if record.passed else account
 
 
 def settle_accounts(accounts: Mapping[str, Account], released: Micros, cost: Micros) -> dict[str, Account]:
@@ -112,9 +121,10 @@ class Books(NamedTuple):
 def periods_after(before: Books, accounts: Mapping[str, Account], record: AnyRecord) -> Periods:
     """Return the periods after a record, given the books before it and the accounts after it."""
     if isinstance(record, RenewedRecord):
-        account, last = before.accounts[record.resource], before.periods.get(record.resource)
+        account = before_period(before.accounts[record.resource], record)
+        last = before.periods.get(record.resource)
         begun = BudgetPeriod(
-            number=1 if last is None else last.number + 1,
+            number=1 + record.passed + (0 if last is None else last.number),
             start=record.start,
             end=record.end,
             granted=record.granted,
@@ -174,19 +184,71 @@ def next_of(name: str, budget: BudgetSpec, books: Books, at: float, *, begin: bo
         return None
     if last is None:
         return first_of(name, budget, account, at) if begin else None
+    schedule, start, n = schedule_of(budget), last.end, 0
+    if at - start > MAX_RECORDED * (schedule.length or MIN_DAY):
+        n, start = schedule.latest(start, at, MAX_PASSED)
+    return renewal_after(name, budget, account, n if n > MAX_RECORDED else 0, start if n > MAX_RECORDED else last.end)
+
+
+def renewal_after(name: str, budget: BudgetSpec, account: Account, passed: int, start: float) -> RenewedRecord:
+    """Return the next period of a resource, after a number of periods without a call that have no record."""
     allowance = to_micro("total", budget.total)
-    free = account.free or 0
     carry = 0.0 if budget.carry is msgspec.UNSET else math.inf if budget.carry is None else budget.carry
-    carries_all = math.isinf(carry) or carry * allowance >= free  # no product of infinity and an allowance of 0
-    carried = free if carries_all else math.floor(carry * allowance)
+    idle = idle_periods(account, allowance, carry, passed)
+    carried = carried_of(idle.account.free or 0, allowance, carry)
     return RenewedRecord(
         resource=name,
-        start=last.end,
-        end=schedule_of(budget).following(last.end),
-        granted=grantable(allowance, carried + account.reserved + account.posted),
+        start=start,
+        end=schedule_of(budget).following(start),
+        granted=grantable(allowance, carried + idle.account.reserved + idle.account.posted),
         carried=carried,
-        lapsed=free - carried,
+        lapsed=(idle.account.free or 0) - carried,
+        passed=passed,
+        passed_granted=idle.granted,
+        passed_lapsed=idle.lapsed,
     )
+
+
+class IdlePeriods(NamedTuple):
+    """Periods of a resource without a call, one after the other."""
+
+    account: Account  # after them
+    granted: int  # in all of them
+    lapsed: int
+
+
+def idle_periods(account: Account, allowance: int, carry: float, n: int) -> IdlePeriods:
+    """Begin and end so many periods without a call: first debts are paid, then what is free grows, then it stays.
+
+    >>> idle_periods(Account(5, posted=5, suspense=4), 3, carry=1.0, n=1_000_000)
+    IdlePeriods(account=Account(total=15, reserved=0, posted=9, suspense=0), granted=3000000, lapsed=2999990)
+    """
+    granted = lapsed = 0
+    while n > 0:
+        before, free = account, account.free or 0
+        carried = carried_of(free, allowance, carry)
+        more, less = grantable(allowance, carried + account.reserved + account.posted), free - carried
+        account = account.begin_period(more, less)
+        # how often the same happens again: for good, or until debts are paid, no more is carried or sums are full
+        if account == before:
+            times = n
+        else:
+            room = grantable(MAX_SUM * MICRO, account.reserved + account.posted + (account.free or 0))
+            most = account.suspense if before.suspense else carried_of(MAX_SUM * MICRO, allowance, carry) - free
+            regular = more == allowance and not less and (account.suspense > 0) == (before.suspense > 0)
+            times = 1 + max(0, min(most, room) // allowance - 2 if regular and allowance else 0)
+        times = min(times, n)
+        if account != before and times > 1:
+            account = account.pass_periods((times - 1) * more, (times - 1) * less)
+        granted, lapsed, n = granted + times * more, lapsed + times * less, n - times
+    return IdlePeriods(account, granted, lapsed)
+
+
+def carried_of(free: int, allowance: int, carry: float) -> int:
+    """Return the part of a free amount that the next period gets."""
+    if math.isinf(carry) or carry * allowance >= free:  # no product of infinity and an allowance of 0
+        return free
+    return math.floor(carry * allowance)
 
 
 def first_of(name: str, budget: BudgetSpec, account: Account, at: float) -> RenewedRecord:

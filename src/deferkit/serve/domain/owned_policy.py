@@ -35,6 +35,7 @@ class OwnedPolicy:
         self.relearning = False  # it is about to be replaced by a rebuilt policy, without a forgotten outcome
         self.over_quota: TooMuchData | None = None  # set while the tenant has reached its quota on the disk
         self._drifts = drifts_of(policy)
+        self._learned: tuple[object, ...] = ()  # as of the last call of `new_drifts`
         self.tail: list[tuple[AnyRecord, int, bytes]] | None = None  # records since a rebuild began, while one runs
         self.clock_offset = 0  # microseconds added to the clock: an earlier owner's clock may have been ahead
         self.alarms: frozenset[BudgetAlarm] | None = (
@@ -66,7 +67,11 @@ class OwnedPolicy:
         return now + self.clock_offset
 
     def new_drifts(self) -> list[Drifted]:
-        """Return the drifts since the last call."""
+        """Return the drifts since the last call; they are found when an outcome is learned."""
+        tally = self.policy.tally
+        if (learned := (id(self.policy), tally.outcomes, tally.corrected)) == self._learned:
+            return []
+        self._learned = learned
         before, self._drifts = self._drifts, drifts_of(self.policy)
         return [drift for name, drift in self._drifts.items() if name not in before or drift.times > before[name].times]
 

@@ -14,7 +14,7 @@ from deferkit.learn.settings import NOVEMBER_2026
 from deferkit.learn.state import StateCopy
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MAX_AMOUNT, MICRO, Account, Micros, from_micros
-from deferkit.serve.domain.books import Books, Periods, book_record, due_renewals, open_accounts
+from deferkit.serve.domain.books import Books, Periods, book_record, due_renewals, open_accounts, schedule_of
 from deferkit.serve.domain.feature_scales import Context, FeatureScales
 from deferkit.serve.domain.policy_learner import learner_of, load_libraries
 from deferkit.serve.domain.records import AnyRecord
@@ -101,6 +101,7 @@ class PolicyCopy(NamedTuple):
 
 SMALL_STATE = 8_000_000  # bytes of a learner's arrays that are made or compressed at once: a tenth of a second
 NOTHING = 1e-200  # a total that has no price, like 0, but with which an expert may be asked for nothing
+PASSED_TOLD = 300  # empty periods for one step of the learner each: less than 1e-40 is left of older ones by then
 LONG_STEP = 20_000_000  # multiplications of one observation: a fiftieth of a second
 
 
@@ -209,9 +210,12 @@ class Policy:
             case records.BudgetChangedRecord():
                 self.accounts, self.periods = self.books.after(record)
                 self._learn(self._apply_budget_change)
-            case records.RenewedRecord():
+            case records.RenewedRecord(resource=name):
+                ended = self.periods.get(name)
                 self.accounts, self.periods = self.books.after(record)
-                self._learn(partial(self._begin_period, record.resource))
+                if ended is not None and record.passed:
+                    self._learn(partial(self._pass_periods, name, ended.end, record.passed))
+                self._learn(partial(self._begin_period, name))
             case records.ChangedRecord():
                 # a policy that is rebuilt after an upgrade has its new rule from the start on
                 changed = record.spec.learning_as(self.spec)
@@ -418,10 +422,29 @@ class Policy:
 
     def _begin_period(self, name: str) -> None:
         """Begin the current period of a resource in the learner, with the free amount."""
-        spent, reserved = self._usage()
-        total = (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
         period = self.periods[name]
-        self.learner.apply(events.Renewed(name, period.start, period.end, total))
+        self.learner.apply(events.Renewed(name, period.start, period.end, self._total_of_period(name)))
+
+    def _pass_periods(self, name: str, start: float, n: int) -> None:
+        """Begin and end so many periods without a task in the learner, the first of which begins at `start`.
+
+        Each takes a part of what it knows of periods before. After `PASSED_TOLD` of them nothing of that is left, so
+        that the others count as one.
+        """
+        schedule, last = schedule_of(self.spec.budget[name]), self.periods[name].start
+        skipped, begun = schedule.latest(start, last, n - PASSED_TOLD)
+        total = self._total_of_period(name)
+        if skipped:
+            self.learner.apply(events.Renewed(name, start, begun, total))
+        while begun < last:
+            end = schedule.following(begun)
+            self.learner.apply(events.Renewed(name, begun, end, total))
+            begun = end
+
+    def _total_of_period(self, name: str) -> float:
+        """Return the learner's total of a resource with the free amount of its account."""
+        spent, reserved = self._usage()
+        return (self.accounts[name].free or 0) / MICRO + spent[name] + reserved[name]
 
     def _reset(self) -> None:
         counts = self.counts()

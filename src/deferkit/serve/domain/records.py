@@ -214,6 +214,8 @@ class RenewedRecord(Record, frozen=True, kw_only=True, tag="renewed"):
     """A period of a budget began: the free amount lapses or is carried over, and the allowance is granted.
 
     The time of a budget with `until` is one period, which begins with the first task and carries all of the total.
+    Periods that have passed without a call, after many of them, have no record of their own: the amounts of the next
+    one are those after them, and it says what they were granted and what lapsed.
     """
 
     resource: str
@@ -223,6 +225,9 @@ class RenewedRecord(Record, frozen=True, kw_only=True, tag="renewed"):
     carried: int  # of what was free
     lapsed: int  # the rest of it
     decisions: int = 0  # tasks that were decided before
+    passed: int = 0  # periods before this one that have no record of their own
+    passed_granted: int = 0  # micro-units in all of these, as the one below
+    passed_lapsed: int = 0
 
 
 class ResetRecord(Record, frozen=True, kw_only=True, tag="reset"):

@@ -1,6 +1,7 @@
 """The engine: the only writer of a process's policies. Lifecycle, and submission of commands."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,9 +101,12 @@ class Engine:
             tenant_memory=self.settings.tenant_memory,
             check_quota=self.disk_quota.check,
         )
+        self.forgetting: dict[Key, Any] = {}  # tasks that wait to be forgotten together, by policy
+        self.forget_locks: defaultdict[Key, asyncio.Lock] = defaultdict(asyncio.Lock)  # one rebuild of a policy each
         self._serving = False
         self._at_work = False  # a group was taken from the queue and is not committed yet
         self._writing: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._ticking: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -110,6 +114,11 @@ class Engine:
     def ready(self) -> bool:
         """Whether commands are accepted."""
         return self._serving and not self.ownership.store_broken
+
+    @property
+    def loading(self) -> bool:
+        """Whether policies of before the start are still to be loaded."""
+        return bool(self.ownership.unloaded)
 
     @property
     def failing(self) -> str | None:
@@ -134,21 +143,19 @@ class Engine:
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Migrate the database, acquire the policies that have no owner, and start the writer."""
+        """Migrate the database, acquire and load the policies that have no owner, and start the writer."""
+        await self.begin()
+        await self.wait_loaded(None)
+
+    async def begin(self) -> None:
+        """Start; policies are loaded in the background, and calls for those that are not loaded yet get 503."""
         await self.ownership.open()
         await self.webhooks.reload()
-        # leases are renewed from the start on: loading all policies may take longer than a lease
-        self._ticking = [asyncio.create_task(self._regularly(self.ownership.renew_if_due))]
-        try:
-            await self.ownership.adopt_all()
-        except BaseException:
-            self._stopping.set()
-            await asyncio.gather(*self._ticking)
-            raise
-        if self.store.database.shared:  # before calls for the policies of another process come here
-            await asyncio.to_thread(load_libraries)
+        await self.ownership.find_policies()
+        self._loading = asyncio.create_task(self._load())
         self._writing = asyncio.create_task(self._write())
         jobs = (
+            self.ownership.renew_if_due,
             self.maintenance.reap,
             self.maintenance.drop_old_parked,
             self.maintenance.erase_expired,
@@ -157,15 +164,27 @@ class Engine:
             self.disk_quota.measure,
             self.ownership.adopt_orphans,
         )
-        self._ticking += [asyncio.create_task(self._regularly(job)) for job in jobs]
-        self._ticking.append(asyncio.create_task(self.webhooks.run()))
+        self._ticking = [asyncio.create_task(self._regularly(job)) for job in jobs]
+        self._ticking += [asyncio.create_task(self.webhooks.run()), self._loading]
         self._serving = True
-        logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
+
+    async def wait_loaded(self, seconds: float | None) -> None:
+        """Wait until all policies are loaded, or so many seconds have passed."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading], timeout=seconds)
+
+    async def _load(self) -> None:
+        if self.store.database.shared:  # before calls for the policies of another process come here
+            await asyncio.to_thread(load_libraries)
+        await self.ownership.load_all()
+        if not self.ownership.stopping.is_set():
+            logger.info("ready", extra={"policies": len(self.owned), "owner": self.ownership.owner})
 
     async def stop(self) -> None:
         """Drain the queue, write snapshots, release the ownership of all policies."""
         self._serving = False
         self._stopping.set()
+        self.ownership.stopping.set()
         self.webhooks.stop()
         # not cancelled: their reads in other threads would go on after the store is closed
         await asyncio.gather(*self._ticking, return_exceptions=True)
@@ -222,10 +241,14 @@ class Engine:
         owned = self.owned.get(key)
         if owned is not None:
             return owned
+        if key in self.ownership.unloaded:
+            raise unavailable("The policy is being loaded. Try again.")
         row = await self.ownership.query(self.store.policy, *key)
         if row is None:
             raise unknown("policy", key[1])
         if not await self.ownership.adopt(row):
+            if self.ownership.stopping.is_set():
+                raise unavailable("The service is stopping.")
             raise Elsewhere(row.address)
         return self.owned[key]
 

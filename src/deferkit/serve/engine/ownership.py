@@ -3,8 +3,9 @@
 import asyncio
 import os
 import socket
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,12 +16,12 @@ import msgspec
 from deferkit.errors import DeferkitError, MissingExtra
 from deferkit.serve.domain.accounts import MICRO
 from deferkit.serve.domain.owned_policy import OwnedPolicy
-from deferkit.serve.domain.policy import SMALL_STATE, Policy
+from deferkit.serve.domain.policy import Policy, PolicyCopy
 from deferkit.serve.domain.policy_learner import check_installed
 from deferkit.serve.domain.problems import Damaged, Problem, StoreBroken, StoreFailed, unavailable
 from deferkit.serve.domain.rows import PolicyRow
 from deferkit.serve.domain.spec import PolicySpec
-from deferkit.serve.engine.recovery import DamagedLog, recover
+from deferkit.serve.engine.recovery import DamagedLog, Interrupted, recover
 from deferkit.serve.engine.unit_of_work import UnitOfWork
 from deferkit.serve.storage.store import Store
 from deferkit.serve.structured_logs import logger
@@ -145,6 +146,8 @@ def start_time(store: Store, *, max_jump_s: float) -> StartTime:
 Result = TypeVar("Result")
 Key = tuple[str, str]  # tenant, name of the policy
 UNAVAILABLE = 503
+COPIED_AT_ONCE = 32_000_000  # bytes of a learner's arrays that are copied between two groups: 5 ms
+LOADED_AT_ONCE = 2  # tenants whose policies are loaded at the same time
 
 
 def stop_at_once(error: Exception) -> None:
@@ -184,6 +187,8 @@ class Ownership:
         self.owner = identity(number)
         self.address = address
         self.owned: dict[Key, OwnedPolicy] = {}
+        self.unloaded: dict[Key, PolicyRow] = {}  # policies of before the start whose turn to be loaded is to come
+        self.stopping = threading.Event()  # set when the process stops: policies that are being loaded are given up
         self.loading: dict[int, int] = {}  # epochs of acquired policies that are not yet in memory, by policy
         self.clock = Clock(0)
         self.clock_jump = 0  # microseconds by which the machine's clock has jumped, if that is not followed
@@ -249,17 +254,39 @@ class Ownership:
         start = await self.in_thread(start_time, self.store, max_jump_s=self._max_clock_jump_s)
         self.clock, self.clock_jump = Clock(start.at), start.jump
 
-    async def adopt_all(self) -> None:
-        """Acquire all policies without an owner; on SQLite, raise if another process owns one."""
+    async def find_policies(self) -> None:
+        """Find the policies that are to be loaded; on SQLite, raise if another process owns one."""
         if not await self.in_thread(self.store.database.has_room):
             self.failing = "The disk of the store is full."
             logger.error("the disk of the store is full")
         for row in await self.in_thread(self.store.policies):
-            if not await self._adopt_or_log(row) and not self.store.database.shared:
+            if not self._is_foreign(row):
+                self.unloaded[row.tenant, row.name] = row
+            elif not self.store.database.shared:
                 raise DeferkitError(
                     f"Policy {row.name!r} is owned by another process ({row.owner}). Stop that one, or wait"
                     f" {self._lease / MICRO:g} seconds if it was stopped just now."
                 )
+
+    async def load_all(self) -> None:
+        """Acquire and load the policies that were found; those of one tenant in turn, tenants with short logs first."""
+        by_tenant: dict[str, list[PolicyRow]] = {}
+        for row in self.unloaded.values():
+            by_tenant.setdefault(row.tenant, []).append(row)
+        waiting = deque(sorted(by_tenant.values(), key=lambda rows: sum(row.seq for row in rows)))
+
+        async def load_in_turn() -> None:
+            while waiting:
+                for row in waiting.popleft():
+                    if self.stopping.is_set():
+                        return
+                    try:
+                        await self._adopt_or_log(row)
+                    except Exception:  # a bug; the other policies are loaded all the same
+                        logger.exception("a policy could not be loaded", extra={"policy": row.id})
+                    del self.unloaded[row.tenant, row.name]
+
+        await asyncio.gather(*(load_in_turn() for _ in range(LOADED_AT_ONCE)))
 
     async def _adopt_or_log(self, row: PolicyRow) -> bool:
         """Acquire a policy as `adopt` does; log it if the policy is damaged or the store fails."""
@@ -280,8 +307,7 @@ class Ownership:
         key = (row.tenant, row.name)
         if key in self.damaged:
             raise Damaged(self.damaged[key])
-        dead = self._dead_owner(row)
-        if row.owner not in (None, dead, self.owner) and row.expires >= self.clock.now():
+        if self._is_foreign(row):
             return False  # decided from the row alone, so that calls for foreign policies do not load the writer thread
         async with self._load_locks.setdefault(key, asyncio.Lock()):
             if key in self.owned:
@@ -304,6 +330,10 @@ class Ownership:
                 return await self._load(key, epoch)
             finally:
                 del self.loading[row.id]
+
+    def _is_foreign(self, row: PolicyRow) -> bool:
+        """Whether another process owns a policy."""
+        return row.owner not in (None, self._dead_owner(row), self.owner) and row.expires >= self.clock.now()
 
     def _dead_owner(self, row: PolicyRow) -> str | None:
         gone = row.owner is not None and is_dead(row.owner, shared=self.store.database.shared)
@@ -344,7 +374,11 @@ class Ownership:
         if row is None:
             return False
         try:
-            policy = await self.query(recover, self.store, row)
+            policy = await self.query(recover, self.store, row, self.stopping)
+        except Interrupted:  # another process may load it at once
+            async with self.busy:
+                await self.write(self.store.release_policy, row.id, self.owner, epoch)
+            return False
         except DamagedLog as error:
             self.damaged[key] = str(error)  # until the next start: the log is not read again with every call
             raise Damaged(str(error)) from error
@@ -361,7 +395,7 @@ class Ownership:
         """Acquire policies whose lease has expired, on a shared database."""
         if self.store.database.shared:
             for row in await asyncio.to_thread(self.store.policies):
-                known = self.owned.keys() | self.damaged.keys()
+                known = self.owned.keys() | self.damaged.keys() | self.unloaded.keys()
                 if (row.tenant, row.name) not in known and row.expires < self.clock.now():
                     await self._adopt_or_log(row)
 
@@ -466,26 +500,28 @@ class Ownership:
         await self._add_snapshot(owned, owned.policy.seq, await self.in_thread(owned.policy.to_bytes))
 
     async def start_snapshot(self, owned: OwnedPolicy) -> None:
-        """Write a snapshot; that of a large policy is copied and compressed in other threads.
+        """Copy a policy for a snapshot, which other threads compress and write.
 
-        Commands of the policy are blocked until it is copied. One large policy is copied at a time, to bound memory:
-        the next snapshot stays due until then.
+        Commands of a very large policy are blocked while another thread copies it. One snapshot is made at a time, to
+        bound memory: the next one stays due until then.
         """
         if self._snapshot is not None and not self._snapshot.done():
             return
-        if owned.policy.learner.n_bytes <= SMALL_STATE:
-            await self.snapshot(owned)
-            return
         owned.snapshot_at = owned.policy.seq
-        owned.copying = True  # blocks its commands before the next group begins
-        self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy))
+        copied = None
+        if owned.policy.learner.n_bytes <= COPIED_AT_ONCE:
+            copied = owned.policy.copy()
+        else:
+            owned.copying = True  # blocks its commands before the next group begins
+        self._snapshot = asyncio.create_task(self._finish_snapshot(owned, owned.policy, copied))
 
-    async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy) -> None:
+    async def _finish_snapshot(self, owned: OwnedPolicy, policy: Policy, copied: PolicyCopy | None) -> None:
         try:
-            try:
-                copied = await asyncio.to_thread(policy.copy)
-            finally:
-                owned.copying = False
+            if copied is None:
+                try:
+                    copied = await asyncio.to_thread(policy.copy)
+                finally:
+                    owned.copying = False
             data = await asyncio.to_thread(copied.to_bytes)
             async with self.busy:
                 # not deleted, not lost to another process, and not replaced by one that has forgotten a task, meanwhile

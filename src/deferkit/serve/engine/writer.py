@@ -280,7 +280,7 @@ class GroupCommit:
         """Run a command after the renewals that are due, and charge its tenant with the time that it took."""
         began = time.perf_counter()
         try:
-            if not read_set.replaces and not renew(owned, work, now):
+            if owned.policy.is_timed and not read_set.replaces and not renew(owned, work, now):
                 return Unfinished(job.command)
             return job.command.run(owned, work, now)
         except Problem as problem:

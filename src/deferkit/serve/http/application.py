@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deferkit.serve.telemetry import Telemetry
 
 AnyRequest = Request[Any, Any, Any]
+LOADING_S = 1.0  # seconds to wait for policies before listening: small ones are loaded by then
 ROUTES = [
     *policies.POLICY_ROUTES,
     *tasks.TASK_ROUTES,
@@ -104,7 +105,8 @@ def application(
     @asynccontextmanager
     async def life(app: Litestar) -> AsyncIterator[None]:
         try:
-            await engine.start()
+            await engine.begin()
+            await engine.wait_loaded(LOADING_S)
         except Exception as error:
             failed(error)
             raise

@@ -189,6 +189,8 @@ async def readyz(request: AnyRequest) -> Response[Health]:
     engine = engine_of(request)
     if not engine.ready:
         raise unavailable("The service is starting or stopping.")
+    if engine.loading:
+        raise unavailable("Policies are being loaded. Those that are loaded are served.")
     if engine.failing is not None:
         raise unavailable("The last commit failed; the log says why.")
     return json_response(Health(status="ready", version=__version__), Health)

@@ -296,6 +296,10 @@ class PolicyLog(StoreConnections):
         """Return time and body of each row of a page of the log; half the cost of `log_page`."""
         return self.database.reader().run("log_bodies", policy=policy, seq=seq, limit=limit)
 
+    def relearning_rows(self, policy: int, seq: int) -> list[LogRow]:
+        """Return the rows of the log, from number `seq` on, that rebuild the learner."""
+        return [LogRow(*row) for row in self.database.reader().run("relearning_rows", policy=policy, seq=seq)]
+
     def log(self, policy: int, seq: int = 0) -> Iterator[LogRow]:
         """Yield the rows of the log from number `seq` on."""
         while page := self.log_page(policy, seq, PAGE):

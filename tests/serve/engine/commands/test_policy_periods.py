@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,9 @@ import pytest
 
 from deferkit.serve.api.policies import BudgetBody, ResetBody
 from deferkit.serve.audit.replay import replay
+from deferkit.serve.domain import books
 from deferkit.serve.domain.accounts import MICRO, Account
+from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.engine import ownership
@@ -20,6 +23,7 @@ from deferkit.serve.engine.commands.policy import ChangeBudget
 from deferkit.serve.engine.commands.relearn import ResetLearner, forget_task
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.database import Database
+from deferkit.serve.storage.sqlite import Sqlite
 from tests.serve.harness.fault_injection import failing_connection
 from tests.serve.harness.in_process import (
     HOUR,
@@ -202,11 +206,53 @@ def test_whoever_reads_an_idle_policy_goes_through_few_periods(database: Databas
             clock.advance(minutes * 60.0)
             before = engine.owned[KEY].policy.books_at(clock.at)
             await engine.maintenance.renew_idle()
-            assert len(renewals(engine)) == renewed
+            assert sum(1 + each.passed for each in renewals(engine)) == renewed
             assert engine.owned[KEY].policy.books_at(clock.at) == before
         check_whole(engine)
 
     play(database, script, spec=renewing(every="1min", carry=5), settings=QUIET)
+
+
+@pytest.mark.parametrize("every", ["1min", "1.7h", "day"])
+@pytest.mark.parametrize("carry", [0.0, 0.5, 5, 2000, None])
+def test_many_periods_without_a_call_have_one_record_and_give_the_same_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carry: float | None, every: str
+) -> None:
+    """The policy is the one that a record for each of them gives: bit for bit, or to the last bit that has any use."""
+    length = {"1min": 60.0, "1.7h": 6120.0, "day": 86_400.0}[every]
+
+    async def script(engine: Engine) -> None:
+        clock = by_hand(engine)
+        for i in range(6):
+            await decide(engine, f"t{i}", force="human" if i < 3 else "model")
+        await observe(engine, "t0", cost=7.5)  # more than three allowances in suspense
+        clock.advance(length)
+        await decide(engine, "second", force="model")
+        policy = engine.owned[KEY].policy
+        for periods in (103, 290, 4000):
+            at = policy.periods["cost"].end + (periods + 0.5) * length
+            copies, counts = [], []
+            for most in (books.MAX_RECORDED, 10**9):
+                with monkeypatch.context() as patch:
+                    patch.setattr(books, "MAX_RECORDED", most)
+                    due = books.due_renewals(policy.spec, policy.books, at, decisions=7, begin=False)
+                copies.append(Policy.from_bytes(policy.to_bytes()))
+                for record in due:
+                    copies[-1].apply(record)
+                counts.append((len(due), sum(1 + record.passed for record in due)))
+            assert copies[0].books == copies[1].books
+            assert copies[0] == copies[1] or periods == 4000
+            decisions = [copy.learner.propose([0.5, 0.25], at=at).decision for copy in copies]
+            assert decisions[0] == decisions[1]
+            assert [records for records, _ in counts] == [1, counts[0][1]]
+            assert counts[0][1] == pytest.approx(periods + 1, abs=1)
+            clock.at = int(at * MICRO)
+            shown = summary(engine).budget["cost"].free
+            await decide(engine, f"after {periods}", force="model")
+            assert summary(engine).budget["cost"].free == shown
+            check_whole(engine)
+
+    play(Sqlite(str(tmp_path / "a.db")), script, spec=renewing(every=every, carry=carry), settings=QUIET)
 
 
 def test_a_clock_that_goes_back_renews_nothing_again(database: Database) -> None:

@@ -23,7 +23,7 @@ from deferkit.serve.audit.counterfactual.estimate import (
 )
 from deferkit.serve.domain import records
 from deferkit.serve.domain.accounts import MICRO, Account, Micros, to_micro
-from deferkit.serve.domain.books import next_of
+from deferkit.serve.domain.books import first_of, renewal_after
 from deferkit.serve.domain.owned_policy import OwnedPolicy
 from deferkit.serve.domain.policy import Policy
 from deferkit.serve.domain.problems import Problem
@@ -247,10 +247,15 @@ class Alternative:
         """
         name = record.resource
         self._logged_totals[name] = self._logged_totals.get(name, 0) + record.granted - record.lapsed
+        self._logged_totals[name] += record.passed_granted - record.passed_lapsed
         self._deliver_feedback(record.decisions)
         if self.policy.accounts[name].total is not None:
-            own = next_of(name, self.policy.spec.budget[name], self.policy.books, record.start, begin=True)
-            assert own is not None
+            budget, account = self.policy.spec.budget[name], self.policy.accounts[name]
+            own = (
+                renewal_after(name, budget, account, record.passed, record.start)
+                if name in self.policy.periods
+                else first_of(name, budget, account, record.start)
+            )
             self.policy.apply(
                 msgspec.structs.replace(own, start=record.start, end=record.end, decisions=record.decisions)
             )

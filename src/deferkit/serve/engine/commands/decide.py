@@ -111,7 +111,8 @@ def decide(owned: OwnedPolicy, work: UnitOfWork, now: int, body: TaskBody, reque
     owned.check_quota()
     policy = owned.policy
     context, clipped = plausible_context(owned, body)
-    renew(owned, work, now, begin=True)
+    if policy.is_timed:
+        renew(owned, work, now, begin=True)
     asked = body if context is body.context else msgspec.structs.replace(body, context=context)
     event, micros = propose(owned, asked, now)
     decision = event.decision

@@ -1,7 +1,8 @@
 """Reset of a learner, and rebuild without the outcome of a task or with other defaults."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +26,9 @@ from deferkit.serve.storage.connections import QueueQuery, ReadSet
 from deferkit.serve.storage.database import Connection
 
 SNAPSHOT_DUE = -(2**53)  # `snapshot_at` of a policy whose next snapshot is due, however many records it has
+MAX_FORGOTTEN = 500  # tasks that one rebuild forgets
 RECOVERED = "The policy was recovered while it was rebuilt. Try again."
+GIVEN_UP = "The call that rebuilt the policy was given up. Try again."
 
 
 class ResetLearner:
@@ -78,25 +81,26 @@ class BeginRebuild:
 
 
 class BeginForgetting(BeginRebuild):
-    """Start a rebuild without the outcome of a task, unless that is forgotten already."""
+    """Start a rebuild without the outcomes of tasks, unless all of them are forgotten already."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, tasks: Sequence[str]) -> None:
         super().__init__()
-        self.task = task
+        self.tasks = tuple(tasks)
+        self.unknown: set[str] = set()
+        self.found: list[str] = []  # tasks that are to be forgotten
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        return ReadSet(owned.id, (self.task,))
+        return ReadSet(owned.id, self.tasks)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> Reply:  # noqa: ARG002
-        """Start to collect records, unless the task is forgotten already."""
-        row = work.decisions[owned.id, self.task]
-        if row is None:
-            raise unknown("task", self.task)
-        forgotten = owned.policy.relearned.forgotten
-        if row.id in forgotten:
-            return Reply(200, b"")
-        return self.collect(owned, owned.policy.spec, {*forgotten, row.id})
+        """Start to collect records, unless there is nothing to forget."""
+        forgotten = set(owned.policy.relearned.forgotten)
+        rows = {task: work.decisions[owned.id, task] for task in self.tasks}
+        self.unknown = {task for task, row in rows.items() if row is None}
+        new = {task: row.id for task, row in rows.items() if row is not None and row.id not in forgotten}
+        self.found = [*new]
+        return self.collect(owned, owned.policy.spec, {*forgotten, *new.values()}) if new else Reply(200, b"")
 
 
 class BeginUpgrade(BeginRebuild):
@@ -132,23 +136,22 @@ class BeginUpgrade(BeginRebuild):
 class FinishForgetting:
     """Replace the policy by the rebuilt one; its commands have been blocked (`relearning`) since that caught up."""
 
-    def __init__(self, task: str, policy: Policy) -> None:
-        self.task = task
+    def __init__(self, tasks: Sequence[str], policy: Policy) -> None:
+        self.tasks = tuple(tasks)
         self.policy = policy
 
     def reads(self, owned: OwnedPolicy) -> ReadSet:
         """Return the rows to read before `run`."""
-        return ReadSet(owned.id, (self.task,), replaces=True)
+        return ReadSet(owned.id, self.tasks, replaces=True)
 
     def run(self, owned: OwnedPolicy, work: UnitOfWork, now: int) -> QueueQuery:
-        """Replace the policy, then record the removal; old snapshots are deleted, and a new one is due."""
-        row = work.decisions[owned.id, self.task]
-        if row is None:
-            raise unknown("task", self.task)
+        """Replace the policy, then record what is forgotten; old snapshots are deleted, and a new one is due."""
+        rows = [row for task in self.tasks if (row := work.decisions[owned.id, task]) is not None]
         replace_policy(owned, self.policy)
-        work.record(owned, records.ForgottenRecord(task=row.task, id=row.id, releases=True), now, row.task)
-        work.put_decision(row._replace(told=""))
-        return drop_snapshots(owned, work, Reply(200, msgspec.json.encode(ForgetReply(task=self.task, forgotten=True))))
+        for row in rows:
+            work.record(owned, records.ForgottenRecord(task=row.task, id=row.id, releases=True), now, row.task)
+            work.put_decision(row._replace(told=""))
+        return drop_snapshots(owned, work, Reply(200, b""))
 
 
 def drop_snapshots(owned: OwnedPolicy, work: UnitOfWork, reply: Reply) -> QueueQuery:
@@ -189,11 +192,48 @@ def replace_policy(owned: OwnedPolicy, policy: Policy) -> None:
     owned.policy, owned.tail = policy, None
 
 
+class ForgetBatch(NamedTuple):
+    """Tasks of a policy that one rebuild forgets; `done` has its result."""
+
+    tasks: dict[str, None]
+    done: asyncio.Future[BeginForgetting]
+
+
 async def forget_task(engine: Engine, key: Key, task: str) -> Reply:
-    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it."""
-    begin = BeginForgetting(task)
-    reply = await rebuild_policy(engine, key, begin, lambda policy: FinishForgetting(task, policy))
-    return reply or Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=False)))
+    """Remove the outcome of a task from the estimates: rebuild the policy from its log without it.
+
+    Calls that come while a policy is rebuilt wait for that, then share one rebuild.
+    """
+    batch: ForgetBatch | None = engine.forgetting.get(key)
+    if batch is None or len(batch.tasks) == MAX_FORGOTTEN:
+        batch = engine.forgetting[key] = ForgetBatch({task: None}, asyncio.get_running_loop().create_future())
+        begin = await forget_batch(engine, key, batch)
+    else:
+        batch.tasks[task] = None
+        begin = await asyncio.shield(batch.done)
+    if task in begin.unknown:
+        raise unknown("task", task)
+    return Reply(200, msgspec.json.encode(ForgetReply(task=task, forgotten=task in begin.found)))
+
+
+async def forget_batch(engine: Engine, key: Key, batch: ForgetBatch) -> BeginForgetting:
+    """Forget the tasks that have come by the time at which no other rebuild of this kind runs."""
+    try:
+        try:
+            async with engine.forget_locks[key]:
+                if engine.forgetting.get(key) is batch:
+                    del engine.forgetting[key]
+                begin = BeginForgetting([*batch.tasks])
+                await rebuild_policy(engine, key, begin, lambda policy: FinishForgetting(begin.found, policy))
+        finally:
+            if engine.forgetting.get(key) is batch:
+                del engine.forgetting[key]
+    except BaseException as error:  # the caller of the first may have given up
+        batch.done.set_exception(error if isinstance(error, DeferkitError) else unavailable(GIVEN_UP))
+        batch.done.exception()  # nobody may wait for it
+        raise
+    batch.done.set_result(begin)
+    return begin
 
 
 async def upgrade_policy(engine: Engine, key: Key, body: UpgradeBody) -> Reply:

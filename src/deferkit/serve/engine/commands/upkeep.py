@@ -101,14 +101,12 @@ def renew(owned: OwnedPolicy, work: UnitOfWork, now: int, *, begin: bool = False
     """Record the renewals that are due; return False if there are more of them.
 
     Args:
-        owned: The policy.
+        owned: The policy, which has a budget that renews or has an end.
         work: Where they are recorded.
         now: The time of the policy, in microseconds.
         begin: Whether a task has come, which begins the first period. False by default.
     """
     policy = owned.policy
-    if not policy.is_timed:
-        return True
     is_first = begin and any(each.is_timed and name not in policy.periods for name, each in policy.spec.budget.items())
     if not is_first and now / MICRO < next_renewal(policy):
         return True
@@ -131,7 +129,7 @@ def has_many_due(owned: OwnedPolicy, now: int) -> bool:
     if not policy.is_timed or now / MICRO < next_renewal(policy) + MAX_DUE * SHORTEST:
         return False
     due = due_renewals(policy.spec, policy.books, now / MICRO, decisions=0, begin=False, most=MAX_DUE)
-    return len(due) == MAX_DUE
+    return sum(1 + record.passed for record in due) >= MAX_DUE
 
 
 class Expire:

@@ -98,6 +98,10 @@ WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
 -- name: log_bodies
 SELECT at, body FROM log WHERE policy = :policy AND seq >= :seq ORDER BY seq LIMIT :limit;
 
+-- name: relearning_rows
+SELECT policy, seq, at, kind, task, body, hash FROM log
+WHERE policy = :policy AND seq >= :seq AND kind IN ('forgotten', 'upgraded') ORDER BY seq;
+
 -- name: log_of_task
 SELECT policy, seq, at, kind, task, body, hash FROM log
 WHERE policy = :policy AND task = :task ORDER BY seq LIMIT :limit;
