@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from deferkit import InvalidArgument
 from deferkit.cli.app import add_commands
-from deferkit.cli.options import all_options, given_to
-from deferkit.worlds import WORLDS
+from deferkit.cli.options import given_to
+from deferkit.worlds import WORLDS, all_options
 from deferkit.worlds.base import check_choices, option, options_of
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table

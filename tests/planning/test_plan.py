@@ -386,7 +386,7 @@ def test_ctrl_c_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deferkit.cli.plan.run_study", interrupted)
+    monkeypatch.setattr("deferkit.planning.answer.run_study", interrupted)
     done = invoke("kinds", "--out", str(tmp_path))
     assert done.exit_code == 130
     assert "the same command goes on from there" in " ".join(done.stderr.split())

@@ -112,7 +112,11 @@ def test_another_expert_and_a_subclass() -> None:
             {"budget": {"a": BUDGET, "b": BUDGET}},
             "A table has one column of costs. Got a budget of 2 resources.",
         ),
-        (CELLS, {"budget": Budget(2, horizon=9, max_cost=2)}, "The 'cost' must be between 0 and 2. Got 2.5"),
+        (
+            CELLS,
+            {"budget": Budget(2, horizon=9, max_cost=2, strict=True)},
+            "The 'cost' must be between 0 and 2. Got 2.5",
+        ),
         (CELLS | {"x_size": ["2024-01-02"] * 20}, {}, "The column 'x_size' of The table holds dates, and a Deferrer"),
         (CELLS | {"cost": [-1.0] * 20}, {}, "The cost in row 1 of The table is below 0"),
         (CELLS | {"model_reward": ["good"] * 20}, {}, "The model_reward in row 1 of The table is 'good', which is not"),
