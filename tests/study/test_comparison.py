@@ -4,13 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 import deferkit
 from deferkit import InvalidArgument
-from deferkit.study.comparison import Comparison
+from deferkit.study.achievable import Achievable
+from deferkit.study.comparison import Comparison, is_bound, verdict
+from deferkit.study.confidence import folds_of
+from deferkit.worlds.base import TaskStream
 from tests.command_line import Runner
 from tests.table_files import many
 
@@ -126,3 +130,60 @@ def test_a_plan_of_a_frame_is_that_of_the_command(tasks: pl.DataFrame, tmp_path:
     assert "The table" in page
     assert str(tmp_path) not in page
     assert "figures/plan" not in page
+
+
+def judged(rows: dict[str, list[float]], model: float = 10.0) -> str:
+    """Return the verdict on rewards by policy and stream."""
+    cells = [(name, seed, reward) for name, all_ in rows.items() for seed, reward in enumerate(all_)]
+    frame = pl.DataFrame(cells, schema=["policy", "seed", "reward"], orient="row").with_columns(model=pl.lit(model))
+    return " ".join(verdict(frame, list(rows)))
+
+
+def test_the_verdict_is_on_the_best_rule_without_learning() -> None:
+    default = [18.0, 20.0, 19.0, 19.0]
+    clear = judged({"default": default, "random": [11.0, 12.0, 11.0, 12.0], "best-reject": [14.0, 15.0, 14.0, 15.0]})
+    assert "default gains 9.00 over the model alone, the best rule without learning (best-reject) 4.50" in clear
+    assert ", which is more than chance." in clear
+    assert "a rule without learning does as well" in judged({"default": default, "threshold": [20.0, 18.0, 18.5, 19.0]})
+    assert "it does better here" in judged({"default": default, "threshold": [21.0, 23.0, 22.5, 22.0]})
+    assert "one stream does not tell" in judged({"default": [18.0], "threshold": [12.0]})
+    assert judged({"default": default, "opt": default}) == judged({"random": default}) == ""
+
+
+def test_what_others_exceed_is_not_shown_as_achievable() -> None:
+    rows = [("achievable", seed, 14.0) for seed in range(4)] + [("default", seed, 16.0 + seed) for seed in range(4)]
+    frame = pl.DataFrame(rows, schema=["policy", "seed", "reward"], orient="row")
+    assert not is_bound(frame)
+    assert is_bound(frame.with_columns(reward=pl.col("reward") + 3.5 * (pl.col("policy") == "achievable")))
+    assert is_bound(frame.with_columns(policy=pl.col("policy").replace("default", "opt")))
+
+
+def test_run_ends_with_a_verdict_and_says_from_where_on_it_pays(tmp_path: Path) -> None:
+    found = deferkit.compare(many(tmp_path, 600), budget="30%", policies=["model-only", "random", "default"], trials=3)
+    assert found.remarks[-1].startswith("Verdict: default gains ")
+    assert "which is more than chance. It is ahead from task" in found.remarks[-1]
+
+
+def test_items_that_come_again_are_in_one_fold() -> None:
+    items = np.random.default_rng(0).random((100, 3))
+    contexts = np.vstack([items, items[::-1], items[:50]])
+    fold = folds_of(contexts)
+    assert (fold[:100] == np.arange(100) % 5).all()
+    assert (fold[100:200] == fold[:100][::-1]).all()
+    assert (fold[200:] == fold[:50]).all()
+    kinds = np.eye(2)[np.arange(400) % 2]
+    assert (folds_of(kinds) == np.arange(400) % 5).all()
+
+
+def test_achievable_does_not_remember_items() -> None:
+    # nothing is to be learned but the items themselves
+    rng = np.random.default_rng(0)
+    items, chance = (
+        rng.random((200, 4)),
+        rng.random((200, 2)) < 0.5,
+    )
+    again = np.tile(np.arange(200), 5)
+    stream = TaskStream(items[again], chance[again].astype(float), np.ones((1000, 1, 1)))
+    choice = Achievable(stream).at(300.0)
+    gained = (choice * stream.rewards).sum() - stream.rewards[:, 0].sum()
+    assert abs(gained) < 60  # 150 if trees may remember what came of the same item

@@ -90,7 +90,6 @@ def run(
                 seed=seed,
                 store=store,
                 engine=where,
-                path=plot,
                 started=lambda n: progress.update(job, total=n),
                 progress=lambda n: progress.advance(job, n),
             )

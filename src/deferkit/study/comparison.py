@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from deferkit.display import Cells, html_block, html_table, number, text_table
@@ -14,6 +15,7 @@ from deferkit.study.achievable import check_achievable, is_achievable_known, wit
 from deferkit.study.allowance import Allowance, askable_costs, remark, with_terms
 from deferkit.study.engines import Local, TrialEngine
 from deferkit.study.policy_registry import (
+    OPTIMA,
     check_hindsight,
     check_installed,
     check_policy_name,
@@ -25,6 +27,7 @@ from deferkit.study.policy_registry import (
 )
 from deferkit.study.runner import count_missing, run_study, table
 from deferkit.study.spec import Spec
+from deferkit.study.statistics import as_float
 from deferkit.study.timed_trial import is_timed
 from deferkit.study.trial import FIGURES
 from deferkit.study.trial_store import Trial, TrialStore
@@ -44,13 +47,14 @@ AS_GOOD = {
     "best-reject": "it knows its best threshold in advance",
     "confidence-quantile": "",
 }  # rules that need no learner, the simplest first, and what to know about one
+SURE = 2.0  # standard errors that are more than chance
 SMALL = 100  # a sum of rewards below this is shown with decimals
 
 
 def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, Any]]:
     """Return, for each policy, mean and standard deviation over trials of all that is measured; None if unknown.
 
-    >>> names = (*FIGURES, "model", "seed", "asked_budget", "representation")
+    >>> names = (*FIGURES, "model", "seed", "asked_budget", "representation", "gained_se")
     >>> frame = pl.DataFrame({"policy": ["a", "a"], **{name: [1.0, 3.0] for name in names}})
     >>> row = summaries(frame, ["a"])[0]
     >>> row["gain"], round(row["gain_sd"], 3)
@@ -58,6 +62,7 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
     """
     result = []
     frame = with_shares(frame)
+    bound = is_bound(frame)
     for policy in policies:
         own = frame.filter(policy=policy)
         row: dict[str, Any] = {"policy": policy}
@@ -68,6 +73,8 @@ def summaries(frame: pl.DataFrame, policies: Sequence[str]) -> list[dict[str, An
             rate = row[f"defer_rate{suffix}"]
             row[f"deferral_rate{suffix}"] = None if rate is None else rate / 100
         row["representation"] = own["representation"][0]
+        if not bound:  # others gain more: what was estimated is not what can be achieved
+            row["of_achievable"] = row["of_achievable_sd"] = None
         result.append(row)
     return result
 
@@ -91,14 +98,71 @@ def remarks_on_default(frame: pl.DataFrame, policies: Sequence[str], default: st
     if len(left) and float(spent.to_numpy().mean()) < 100 - UNSPENT_PCT:
         of = "" if len(own) == 1 else f" in the stream of seed {left['seed'][0]}"
         said.append(f"{default}{of} {left['remark'][0]}")
-    for rule, note in AS_GOOD.items() if len(own) else ():
-        if rule in policies:
-            ahead = (own["reward"] - frame.filter(policy=rule).sort("seed")["reward"]).to_numpy()
-            error = float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else 0.0
-            if float(ahead.mean()) <= 2 * error:
-                said.append(f"{rule} does as well here{f' ({note})' if note else ''}.")
-                break
+    rules = [rule for rule in AS_GOOD if rule in policies] if len(own) else []
+    for rule in rules:
+        mean, error = mean_lead(own, frame.filter(policy=rule))
+        if mean <= SURE * error:
+            said.append(f"{rule} does as well here{f' ({AS_GOOD[rule]})' if AS_GOOD[rule] else ''}.")
+            break
     return said
+
+
+def mean_lead(own: pl.DataFrame, other: pl.DataFrame) -> tuple[float, float]:
+    """Return the lead in reward of the one on the same streams, and its standard error; 0 of one stream."""
+    ahead = (own.sort("seed")["reward"] - other.sort("seed")["reward"]).to_numpy()
+    return float(ahead.mean()), float(ahead.std(ddof=1)) / len(ahead) ** 0.5 if len(ahead) > 1 else 0.0
+
+
+def verdict(frame: pl.DataFrame, policies: Sequence[str], default: str = "default") -> list[str]:
+    """Return the gain of the default against the best rule without learning, in words; empty if there is none.
+
+    >>> rows = {"policy": ["default", "random"] * 2, "seed": [0, 0, 1, 1], "reward": [9.0, 5.0, 9.5, 6.0]}
+    >>> paths = {"at": [[10.0, 20.0]] * 4, "reward_at": [[4.0, 9.0], [4.5, 5.0], [4.0, 9.5], [4.0, 6.0]]}
+    >>> frame = pl.DataFrame(rows | paths | {"model": 4.0})
+    >>> print(verdict(frame, ["default", "random"])[0])  # doctest: +NORMALIZE_WHITESPACE
+    Verdict: default gains 5.25 over the model alone, the best rule without learning (random) 1.50: + 3.75 ± 0.25, which
+    is more than chance. It is ahead from task 20 on.
+    """
+    rules = [rule for rule in AS_GOOD if rule in policies]
+    own = frame.filter(policy=default)
+    if default not in policies or not rules:
+        return []
+    best = max(rules, key=lambda rule: as_float(frame.filter(policy=rule)["reward"].mean()))
+    other = frame.filter(policy=best)
+    (lead, error), floor = mean_lead(own, other), as_float(own["model"].mean())
+    gains = [as_float(each["reward"].mean()) - floor for each in (own, other)]
+    digits = 0 if max(map(abs, (*gains, lead))) >= SMALL else 2
+    shown = [number(gain, digits) for gain in gains]
+    by = f"{'+' if lead >= 0 else '−'} {number(abs(lead), digits)}" + (f" ± {number(error, digits)}" if error else "")
+    if own["seed"].n_unique() == 1:
+        judged = "one stream does not tell whether that is chance"
+    elif abs(lead) <= SURE * error:
+        judged = "which may be chance: a rule without learning does as well here"
+    else:
+        judged = "which is more than chance" + ("" if lead > 0 else ": it does better here")
+    pays = pays_from(own, other) if lead > SURE * error else None
+    from_ = "" if pays is None else f" It is ahead from task {pays:,} on."
+    return [
+        f"Verdict: {default} gains {shown[0]} over the model alone, the best rule without learning ({best}) {shown[1]}:"
+        f" {by}, {judged}.{from_}"
+    ]
+
+
+def pays_from(own: pl.DataFrame, other: pl.DataFrame) -> int | None:
+    """Return the task from which on the one has earned more on average; None if that was not recorded."""
+    if "reward_at" not in own.columns or own["at"].null_count() or other["at"].null_count():
+        return None
+    paths = [np.array(each.sort("seed")["reward_at"].to_list()).mean(axis=0) for each in (own, other)]
+    behind = np.flatnonzero(paths[0] <= paths[1])
+    return int(own["at"][0][int(behind[-1]) + 1 if len(behind) else 0])
+
+
+def is_bound(frame: pl.DataFrame) -> bool:
+    """Whether no policy without hindsight gains more than the estimate of what is achievable, but for chance."""
+    best = frame.filter(policy="achievable")
+    names = set(frame["policy"].unique()) - {"achievable", *OPTIMA}
+    leads = (mean_lead(frame.filter(policy=name), best) for name in names if len(best))
+    return not any(mean > SURE * error > 0 for mean, error in leads)
 
 
 def has_achievable(rows: Sequence[dict[str, Any]]) -> bool:
@@ -527,7 +591,7 @@ def compare(
             hold=None if hold is None else str(hold),
         )
         setup = Setup.of(world, parameters, policies, asked, seed, feedback)
-        found = compare_policies(setup, feedback=feedback, trials=trials, seed=seed, engine=Local(workers), path=True)
+        found = compare_policies(setup, feedback=feedback, trials=trials, seed=seed, engine=Local(workers))
         return replace(
             found,
             title=as_said(found.title),
@@ -545,7 +609,6 @@ def compare_policies(
     seed: int = 0,
     store: TrialStore | None = None,
     engine: TrialEngine | None = None,
-    path: bool = False,
     started: Callable[[int], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Comparison:
@@ -558,7 +621,6 @@ def compare_policies(
         seed: The seed of the first one.
         store: Where trials are kept; in memory by default.
         engine: Where trials run; in this process by default.
-        path: Whether regret and spending over time are recorded.
         started: Is called with the number of trials to run.
         progress: Is called with a number of trials that are done.
 
@@ -567,7 +629,7 @@ def compare_policies(
         KeyboardInterrupt: If it was stopped before the first stream was done.
     """
     store = TrialStore(None) if store is None else store
-    shared = {"budget": setup.budget, "feedback": feedback, "trace": "path" if path else ""}
+    shared = {"budget": setup.budget, "feedback": feedback, "trace": "path"}
     specs = {name: Spec.of(setup.world, setup.parameters, **shared, **plain_name(name)) for name in setup.measured}
     wanted = [(spec, seed + i) for i in range(trials) for spec in specs.values()]
     failed: list[tuple[Trial, str]] = []
@@ -591,12 +653,13 @@ def compare_policies(
         raise KeyboardInterrupt
     done = frame["seed"].n_unique()
     rows = summaries(frame, policies)
+    said = remarks_on_default(frame, policies)
     return Comparison(
         title=setup.title(
             mean_budget=float(frame["budget"].to_numpy().mean()), feedback=feedback, trials=done, seed=seed
         ),
         rows=rows,
-        remarks=[*setup.remarks, *brought_by_past(rows), *remarks_on_default(frame, policies)],
+        remarks=[*setup.remarks, *brought_by_past(rows), *said, *verdict(frame, policies)],
         failures=failures,
         trials=frame,
         legend=legend(rows, truth_known=setup.stream.truth is not None),
