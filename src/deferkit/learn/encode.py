@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.display import html_block, html_table, text_table
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn._encoding import RowEncoder
 from deferkit.types import LARGEST, is_number, is_whole
@@ -229,6 +230,29 @@ class Encoder:
         for i in range(len(self.numbers)):
             found[self.intercept + 2 * i] = self.intercept + 2 * i + 1
         return found
+
+    def describe_features(self) -> list[list[str]]:
+        """Return a row for each feature: its name, its kind, and its scale or levels.
+
+        >>> Encoder(numbers=["age"], categories={"kind": ["a"]}).describe_features()
+        [['age', 'number', 'no value yet'], ['kind', 'category', 'a']]
+        """
+        rows = []
+        for name, scale in self.scales.items():
+            rows.append([name, "number", f"{scale.mean:.4g} ± {scale.std:.4g}" if scale.n else "no value yet"])
+        for name, room in self.max_levels.items():
+            levels = ", ".join(self.levels[name])
+            rows.append([name, "category", levels + f" (room for {room})" * (len(self.levels[name]) < room)])
+        return rows
+
+    def __repr__(self) -> str:
+        """Return the features, their scales and levels as lines."""
+        table = text_table((["feature", "kind", "mean ± std, or levels"], self.describe_features()), 3)
+        return f"Encoder: vectors of {self.n_features} elements\n{table}"
+
+    def _repr_html_(self) -> str:
+        table = html_table((["feature", "kind", "mean ± std, or levels"], self.describe_features()), 3)
+        return html_block(f"Encoder: vectors of {self.n_features} elements", table)
 
     def check(self, row: Mapping[str, Any]) -> dict[str, float | str | None]:
         """Return a row with each value as a float, a string, or None if it is missing.
