@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from deferkit.errors import ConfidenceWarning, DeferkitError, InvalidArgument, expected
-from deferkit.learn.encode import Encoder, is_missing
+from deferkit.learn.encode import is_missing
 from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.tables.rows import NONE, Names, Rows, find_confidence, read_rows
 from deferkit.tables.sheet import Sheet, with_missing
@@ -151,8 +151,7 @@ def learner_from_table(
                 f"The column {name!r} of {past.path} holds dates, and a Deferrer takes numbers and texts: name the"
                 " other columns with context=…, or put in numbers such as the hour."
             )
-    features: dict[str, Any] = {**past.contexts.numbers, **past.contexts.categories}
-    encoder = Encoder(numbers=list(past.contexts.numbers), categories=past.contexts.levels)
+    features, encoder = past.contexts.by_name, past.contexts.encoder()
     known = past.rewards[~np.isnan(past.rewards)]
     within = len(known) == 0 or (known.min() >= 0 and known.max() <= 1)
     given: dict[str, Any] = {

@@ -144,7 +144,7 @@ def find_leaks(names: Names, contexts: ContextColumns, rewards: Floats, costs: F
 
     >>> rng = np.random.default_rng(0)
     >>> rewards = (rng.random((100, 2)) < 0.7) * 1.0
-    >>> columns = ContextColumns({"x_size": rng.random(100), "x_copy": rewards[:, 0]}, {}, {})
+    >>> columns = ContextColumns({"x_size": rng.random(100), "x_copy": rewards[:, 0]}, {}, {}, {})
     >>> for said in find_leaks(Names("x_*", "model", "human", "cost"), columns, rewards, rng.random(100)):
     ...     print(said)
     x_copy predicts model almost perfectly (100 %). If it is known only afterwards, leave it out: --context x_size.
@@ -165,7 +165,7 @@ def find_leaks(names: Names, contexts: ContextColumns, rewards: Floats, costs: F
         else:
             if is_known_afterwards(name):
                 found[name] = f"{name} sounds like something that is known only after the decision. If it is"
-    rest = [name for name in (*contexts.numbers, *contexts.categories) if name not in found]
+    rest = [name for name in contexts.by_name if name not in found]
     how = f": --context {shlex.quote(','.join(rest))}" if 0 < len(rest) <= MANY else ""
     return [f"{said}, leave it out{how}." for said in found.values()]
 
