@@ -12,7 +12,7 @@ import typer
 
 from deferkit.errors import InvalidArgument, closest, expected
 from deferkit.plugins import is_reference
-from deferkit.worlds import all_options, flag_of, kind_of
+from deferkit.worlds import WORLDS, all_options, flag_of, kind_of
 from deferkit.worlds.base import Option, options_of
 from deferkit.worlds.data import VARIABLE
 from deferkit.worlds.table import Table
@@ -121,8 +121,18 @@ def value_of(name: str, text: str, kind: type) -> Any:
 def _parameter(name: str, used: list[tuple[str, Option]]) -> Parameter:
     world, first = used[0]
     panel = TABLE if world == "a table" else f"Options of the world {world}"
-    shown = typer.Option(*_flags(first), help=help_of(used), rich_help_panel=panel)
+    hidden = world != "a table" and is_short_help(sys.argv)
+    shown = typer.Option(*_flags(first), help=help_of(used), rich_help_panel=panel, hidden=hidden)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[first.kind | None, shown])
+
+
+def is_short_help(words: Sequence[str]) -> bool:
+    """Whether a command line requests help without the name of a simulated world, whose options are left out then.
+
+    >>> is_short_help(["deferkit", "run", "--help"]), is_short_help(["deferkit", "run", "late", "--help"])
+    (True, False)
+    """
+    return "--help" in words and not set(words) & set(WORLDS)
 
 
 def help_of(used: list[tuple[str, Option]]) -> str:

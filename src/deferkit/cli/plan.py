@@ -24,7 +24,13 @@ from deferkit.worlds import WORLDS
 @app.command()
 @options.with_world_options
 def plan(
-    world: Annotated[str, typer.Argument(help="Which tasks: a path to a table, or " + ", ".join(WORLDS))],
+    world: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A CSV, Parquet or Excel file with a row for each task; or a simulated world: " + ", ".join(WORLDS),
+        ),
+    ],
     policies: Annotated[list[str] | None, typer.Option("--policy", help="The learner to plan for; default")] = None,
     every: options.Every = None,
     unit: Annotated[str, typer.Option(help="What cost is counted in, such as minutes; for texts and axes")] = "",

@@ -23,7 +23,13 @@ from deferkit.worlds import WORLDS
 @options.with_world_options
 def run(
     world: Annotated[
-        str, typer.Argument(help=f"Which tasks: {', '.join(WORLDS)}, a CSV, Parquet or Excel file, or module:name")
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A CSV, Parquet or Excel file with a row for each task; or a simulated world: "
+            + ", ".join(WORLDS)
+            + "; or module:name",
+        ),
     ],
     budget: Annotated[
         str | None,
@@ -71,7 +77,10 @@ def run(
     *,
     parameters: Mapping[str, Any],
 ) -> None:
-    """Run tasks through policies and show the outcome of each."""
+    """Run tasks through policies and show the outcome of each.
+
+    The options of a simulated world are shown with its name: deferkit run synthetic --help.
+    """
     if then is not None:
         world, parameters = options.following(world, then, parameters)
     options.use_data(data)

@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH = 64  # elements by default: 128 gained no more on the texts of docs/text.md
+WIDTH = 64  # elements by default; docs/text.md has measurements
 WORDS = re.compile(r"\w+")
 PART = 4  # letters of a part of a word
 MAX_LETTERS = 100_000  # of a text; the rest is not looked at
