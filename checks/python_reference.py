@@ -25,7 +25,10 @@ class ApiPage(NamedTuple):
     about: str
 
 
+TABLES = ApiPage("api-tables.md", "Tables: compare and plan", "What `deferkit run` and `deferkit plan` do, in Python.")
 PAGES = {
+    "deferkit.study.comparison": TABLES,
+    "deferkit.planning.answer": TABLES,
     "deferkit.learn.deferrer": ApiPage("api-deferrer.md", "Deferrer", "The learner: one class."),
     "deferkit.learn": ApiPage(
         "api-settings.md", "Features, exploration, pacing", "What a `Deferrer` can be made with beside its budget."

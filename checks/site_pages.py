@@ -8,6 +8,7 @@ from pathlib import Path
 from checks.command_reference import command_page
 from checks.diagrams import with_pictures
 from checks.http_reference import http_page
+from checks.notebook_page import notebook_page
 from checks.python_reference import python_pages
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +19,12 @@ COPIED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
 def generated_pages() -> dict[str, str]:
     """Return the pages that are made of the code, by file."""
-    return {**python_pages(), "command-line.md": command_page(), "http.md": http_page()}
+    return {
+        **python_pages(),
+        "command-line.md": command_page(),
+        "http.md": http_page(),
+        "first-hour.md": notebook_page(),
+    }
 
 
 def from_root(text: str) -> str:

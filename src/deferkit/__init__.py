@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from deferkit.learn.encode import Encoder
     from deferkit.learn.exploration import Exploration
     from deferkit.learn.pacing import Pacing
+    from deferkit.planning.answer import BudgetPlan, plan
+    from deferkit.study.comparison import Comparison, compare
 else:
     # Imported on first use, so that a client loads no numpy.
     _LAZY = {
@@ -61,6 +63,10 @@ else:
         "Encoder": "deferkit.learn.encode",
         "Exploration": "deferkit.learn.exploration",
         "Pacing": "deferkit.learn.pacing",
+        "BudgetPlan": "deferkit.planning.answer",
+        "Comparison": "deferkit.study.comparison",
+        "compare": "deferkit.study.comparison",
+        "plan": "deferkit.planning.answer",
     }
 
     def __getattr__(name):
@@ -83,8 +89,10 @@ __all__ = [
     "Budget",
     "BudgetChanged",
     "BudgetExhausted",
+    "BudgetPlan",
     "Client",
     "Coefficients",
+    "Comparison",
     "ConfidenceWarning",
     "ConflictingObservation",
     "Corrected",
@@ -124,4 +132,6 @@ __all__ = [
     "UnwritableState",
     "WarmStarted",
     "__version__",
+    "compare",
+    "plan",
 ]

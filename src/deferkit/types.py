@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+from deferkit.display import html_block, html_table
 from deferkit.errors import expected
 from deferkit.periods import Schedule, as_seconds
 
@@ -370,6 +371,15 @@ class Decision(NamedTuple):
         """
         return explain(self)
 
+    def _repr_html_(self) -> str:
+        rows = [
+            [name, f"{reward:.3g} ± {self.widths[name]:.2g}", show(self.costs[name]) if name in self.costs else "–"]
+            for name, reward in self.estimates.items()
+        ]
+        about = [f"price {show(self.price)} for a unit of budget, {show(self.budget_left)} left before"]
+        table = html_table((["decider", "expected reward", "expected cost"], rows))
+        return html_block(self.explain(), table, remarks=about)
+
 
 def show(amount: Amount) -> str:
     """Return an amount as text, with four significant digits.
@@ -575,6 +585,30 @@ class Run(NamedTuple):
         """The share of tasks that went to an expert, from 0 to 1; 0 for an empty stream."""
         return float((self.routes > 0).mean()) if self.routes.size else 0.0
 
+    def facts(self) -> dict[str, str]:
+        """Return the outcome as texts by label.
+
+        >>> from deferkit import Deferrer
+        >>> Deferrer(n_features=1).run([[1.0]], {"model": [0.5], "human": [0.5]}, cost=[1.0]).facts()["tasks"]
+        '1: model 1'
+        """
+        counts = ((name, int((self.routes == i).sum())) for i, name in enumerate(self.deciders))
+        reasons = ((name, int((self.reasons == i).sum())) for i, name in enumerate(REASONS))
+        return {
+            "tasks": f"{len(self.routes):,}: " + ", ".join(f"{name} {n:,}" for name, n in counts if n),
+            "reasons": ", ".join(f"{name} {n:,}" for name, n in reasons if n) or "none",
+            "reward": f"{self.reward:,.6g}",
+            "cost": ", ".join(f"{cost:,.6g}" for cost in self.costs.sum(axis=0)),
+            "last price": ", ".join(f"{price:.4g}" for price in self.prices[-1:].ravel()) or "none",
+        }
+
+    def __repr__(self) -> str:
+        """Return the outcome in lines; the arrays are attributes."""
+        return "Run\n" + align_fields(self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_block("Run", html_table((["", ""], list(self.facts().items())), 2))
+
 
 class Period(NamedTuple):
     """The current period of a budget with `every`, or the time up to the end of one with `until`.
@@ -681,6 +715,12 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         """Return a line for each field, to be read by people."""
         return align_fields(self._asdict())
+
+    def _repr_html_(self) -> str:
+        fields = self._asdict()
+        remark = [fields.pop("remark")] if self.remark else []
+        rows = [[name.replace("_", " "), show_value(name, value)] for name, value in fields.items()]
+        return html_block("Summary", html_table((["", ""], rows), 2), remarks=remark)
 
 
 def align_fields(fields: Mapping[str, object]) -> str:

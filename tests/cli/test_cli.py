@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deferkit.cli.app import COMMANDS, PANELS
 from deferkit.study.trial import FIGURES
 from tests.command_line import SCRIPT, Runner, deferkit
 
@@ -180,3 +181,14 @@ def test_version_and_help() -> None:
     shown = deferkit("--help").stdout
     for command in ("run", "reproduce"):
         assert command in shown
+    assert shown.index("Try it on a table") < shown.index("Serve decisions") < shown.index(" backup ")
+    for command in ("run", "plan"):
+        of_table, of_world = (deferkit(command, *world, "--help").stdout for world in ([], ["synthetic"]))
+        assert "TABLE" in of_table
+        assert "--model-reward" in of_table
+        assert "Options of the world" not in of_table
+        assert "--regime" in of_world
+
+
+def test_every_command_is_in_one_panel_of_the_help() -> None:
+    assert sorted(name for names in PANELS.values() for name in names) == sorted(COMMANDS)

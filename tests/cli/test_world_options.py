@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from deferkit import InvalidArgument
 from deferkit.cli.app import add_commands
-from deferkit.cli.options import all_options, given_to
+from deferkit.cli.options import given_to
 from deferkit.types import at_least
-from deferkit.worlds import WORLDS
+from deferkit.worlds import WORLDS, all_options
 from deferkit.worlds.base import BaseWorld, check_choices, number_from, option, options_of
 from deferkit.worlds.synthetic import Synthetic
 from deferkit.worlds.table import Table

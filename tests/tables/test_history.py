@@ -123,7 +123,7 @@ def test_another_expert_and_a_subclass() -> None:
         ({name: cells[:4] for name, cells in CELLS.items()}, {}, "at least 16 rows, for the scales. Got 4"),
         (CELLS | {"cost": [1.0]}, {}, "The table cannot be read"),
         ({}, {}, "The table has no rows."),
-        (17, {}, "must be a path, a pandas or polars frame, or columns by name. Got 'int' instead"),
+        (17, {}, "must be a path, a pandas or polars frame, an Arrow table, or columns by name. Got 'int' instead"),
         ("nowhere.csv", {}, "There is no file nowhere.csv."),
     ],
 )

@@ -149,7 +149,7 @@ def test_bad_options_of_time(tmp_path: Path, said: Runner) -> None:
 
 def test_ids_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
     head = "x_row,x_task,customer_id,x_size,x_kind,model_reward,human_reward,cost\n"
-    rows = [f"{1000 + i},T{i * i},{i * i * 7},{i * i}.5,{'ab'[i % 2]},{i % 2},1,1\n" for i in range(40)]
+    rows = [f"{1000 + i},T{i * i},{i * i * 7},{i * i}.5,{'ab'[i % 2]},{i // 2 % 2},1,1\n" for i in range(40)]
     stream = stream_of(tmp_path, head + "".join(rows), context="*")
     assert stream.contexts.shape == (40, 4)  # intercept, size, two kinds
     kept = "It is kept if --context names it."
@@ -165,6 +165,6 @@ def test_ids_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_becomes_a_category_in_silence(tmp_path: Path) -> None:
-    lines = [f"{i % 5} min,{'ab'[i % 2]},{i % 2},1,1\n" for i in range(30)]
+    lines = [f"{i % 5} min,{'ab'[i % 2]},{i // 2 % 2},1,1\n" for i in range(30)]
     stream = stream_of(tmp_path, HEAD + "".join(lines))
     assert stream.remark == "x_size is taken as a category: its cells are not numbers ('0 min' in row 2)."

@@ -3,7 +3,7 @@
 import os
 from functools import cache
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,21 +34,30 @@ def version(
 
 
 COMMANDS = {
-    "backup": ("backup", ("serve",)),
-    "bridge": ("bridge", ("label_studio",)),
+    "run": ("run", ("study",)),
     "demo": ("demo", ("serve", "study")),
-    "export": ("export", ()),
-    "keys": ("service", ("serve",)),
     "list": ("listing", ("study",)),
     "plan": ("plan", ("study",)),
-    "replay": ("replay", ("serve",)),
-    "reproduce": ("reproduce", ("study",)),
-    "restore": ("backup", ("serve",)),
-    "run": ("run", ("study",)),
     "serve": ("service", ("serve",)),
+    "keys": ("service", ("serve",)),
+    "bridge": ("bridge", ("label_studio",)),
+    "replay": ("replay", ("serve",)),
     "upgrade": ("upgrade", ("serve",)),
+    "backup": ("backup", ("serve",)),
+    "restore": ("backup", ("serve",)),
+    "export": ("export", ()),
+    "reproduce": ("reproduce", ("study",)),
 }
 """Commands: the module of each, and what it needs: parts in `deferkit.extras`."""
+
+PANELS = {
+    "Try it on a table, or watch it": ("run", "demo", "list"),
+    "Plan a budget": ("plan",),
+    "Serve decisions": ("serve", "keys", "bridge"),
+    "Operate a service": ("replay", "upgrade", "backup", "restore", "export"),
+    "Research": ("reproduce",),
+}
+"""Commands by what people want, in the order of `deferkit --help`."""
 
 
 def add_unavailable(name: str, error: MissingExtra) -> None:
@@ -98,4 +107,8 @@ def add_commands() -> typer.Typer:
     """Add all commands to the application, and return it."""
     for name in COMMANDS:
         add_command(name)
+    panel_of = {name: panel for panel, names in PANELS.items() for name in names}
+    entries: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in entries:
+        each.rich_help_panel = panel_of.get(each.name or getattr(each.callback, "__name__", ""))
     return app

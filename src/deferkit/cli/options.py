@@ -12,7 +12,7 @@ import typer
 
 from deferkit.errors import InvalidArgument, closest, expected
 from deferkit.plugins import is_reference
-from deferkit.worlds import WORLDS, kind_of
+from deferkit.worlds import WORLDS, all_options, flag_of, kind_of
 from deferkit.worlds.base import Option, options_of
 from deferkit.worlds.data import VARIABLE
 from deferkit.worlds.table import Table
@@ -34,20 +34,6 @@ Set = Annotated[
     ),
 ]
 Data = Annotated[Path | None, typer.Option(help=f"Folder of the data sets; ${VARIABLE} by default")]
-
-
-def all_options() -> dict[str, list[tuple[str, Option]]]:
-    """Return the options of all worlds: for each parameter the worlds that have it, and what it is there.
-
-    >>> [world for world, _ in all_options()["horizon"]]
-    ['synthetic', 'drift', 'moderation', 'late', 'one-change']
-    """
-    found: dict[str, list[tuple[str, Option]]] = {}
-    worlds: dict[str, type[Any]] = {"a table": Table, **WORLDS}
-    for world, kind in worlds.items():
-        for each in options_of(kind):
-            found.setdefault(each.parameter, []).append((world, each))
-    return found
 
 
 def with_world_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -135,8 +121,18 @@ def value_of(name: str, text: str, kind: type) -> Any:
 def _parameter(name: str, used: list[tuple[str, Option]]) -> Parameter:
     world, first = used[0]
     panel = TABLE if world == "a table" else f"Options of the world {world}"
-    shown = typer.Option(*_flags(first), help=help_of(used), rich_help_panel=panel)
+    hidden = world != "a table" and is_short_help(sys.argv)
+    shown = typer.Option(*_flags(first), help=help_of(used), rich_help_panel=panel, hidden=hidden)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[first.kind | None, shown])
+
+
+def is_short_help(words: Sequence[str]) -> bool:
+    """Whether a command line requests help without the name of a simulated world, whose options are left out then.
+
+    >>> is_short_help(["deferkit", "run", "--help"]), is_short_help(["deferkit", "run", "late", "--help"])
+    (True, False)
+    """
+    return "--help" in words and not set(words) & set(WORLDS)
 
 
 def help_of(used: list[tuple[str, Option]]) -> str:
@@ -154,16 +150,6 @@ def help_of(used: list[tuple[str, Option]]) -> str:
 
 def _flags(of: Option) -> tuple[str, ...]:
     return (f"--{of.flag}/--no-{of.flag}",) if of.kind is bool else (f"--{of.flag}",)
-
-
-def flag_of(parameter: str) -> str:
-    """Return the option of a parameter, as a user types it.
-
-    >>> flag_of("n_features"), flag_of("model_reward")
-    ('--features', '--model-reward')
-    """
-    used = all_options().get(parameter)
-    return "--" + (used[0][1].flag if used else parameter.replace("_", "-"))
 
 
 def given_to(world: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,30 +183,6 @@ def shown_flag(of: Option) -> str:
     '--set shelves=…'
     """
     return f"--{of.flag}" if of.parameter in all_options() else f"--set {of.parameter}=…"
-
-
-def with_terms(
-    budget: str | None, *, every: str | None, carry: str | None, until_end: bool, hold: str | None
-) -> str | None:
-    """Return a budget as text, with its period, its end and its holds.
-
-    Raises:
-        InvalidArgument: Options contradict each other, or there is no budget that they belong to.
-
-    >>> with_terms("40", every="week", carry="1", until_end=False, hold=None)
-    '40 every week carry 1'
-    """
-    if not (every or carry or until_end or hold):
-        return budget
-    if budget is None:
-        raise InvalidArgument("--every, --carry, --until-end and --hold say more of a budget: give it with --budget.")
-    if every and until_end:
-        raise InvalidArgument("--every and --until-end are two budgets: give one of them.")
-    if carry and not every:
-        raise InvalidArgument("--carry is what is carried over from one period to the next: it needs --every.")
-    terms = [budget, f"every {every}" if every else "", f"carry {carry}" if carry else ""]
-    terms += ["until end" if until_end else "", f"hold {hold}" if hold else ""]
-    return " ".join(term for term in terms if term)
 
 
 def following(world: str, then: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

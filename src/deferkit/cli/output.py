@@ -1,6 +1,5 @@
 """Progress and tables in the terminal."""
 
-import math
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -52,27 +51,3 @@ def show_whole(table: Table) -> None:
     """Print a table with all its numbers, also where a line is too short for them."""
     natural = console.measure(table, options=console.options.update(width=WIDEST)).maximum
     (console if natural <= console.width else Console(width=natural)).print(table)
-
-
-def number(mean: float | None, digits: int, sd: float | None = None) -> str:
-    """Return a mean, and the standard deviation over trials if it is given.
-
-    >>> number(2.0, 1, 1.0), number(None, 1)
-    ('2.0 ± 1.0', '–')
-    """
-    if mean is None or math.isnan(mean):
-        return "–"
-    text = short(mean, digits)
-    return text if sd is None else f"{text} ± {short(sd, digits)}"
-
-
-def short(value: float, digits: int) -> str:
-    """Return a number that fits a column: millions and more in three digits, with a letter or a power of ten.
-
-    >>> short(7_541_230.0, 0), short(1234.5, 1), short(3.2e51, 0), short(-0.01, 0)
-    ('7.54M', '1,234.5', '3.2e+51', '0')
-    """
-    for letter, unit in (("", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if abs(value) >= unit:
-            return f"{value / unit:.3g}{letter}" if letter else f"{value:.2g}"
-    return f"{round(value, digits) + 0.0:,.{digits}f}"

@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 
 from deferkit.cli.app import Store, app, aside, console, store_path
-from deferkit.cli.output import bar, plain_table, short, show_whole
+from deferkit.cli.output import bar, plain_table, show_whole
+from deferkit.display import short
 
 if TYPE_CHECKING:
     from deferkit.serve.audit.counterfactual.estimate import DecisionLog, Value

@@ -48,7 +48,8 @@ class Components(NamedTuple):
             ledger.view("indicator")[:] = encoder.indicators
             ledger.set("rank_length", 1.0 / math.sqrt(1.0 + len(encoder.features)))
             ledger.set("intercept", 0.0)
-            ledger.set("dimension", encoder.n_features - len(encoder.numbers) - 2 * len(encoder.max_levels))
+            indicators = len(encoder.numbers) + 2 * len(encoder.max_levels) + len(encoder.blocks)
+            ledger.set("dimension", encoder.n_features - indicators)
         write_prior(settings, ledger, encoder)
         if isinstance(settings.strategy, PythonPacing):
             ledger.core.bind_step(PythonStep(settings, ledger))

@@ -280,7 +280,7 @@ class ContextLoader:
     """
 
     def __init__(self, core: Core, n_features: int, encoder: Encoder | None, representation: Representation) -> None:
-        self.encoder = None if encoder is None else Encoder.from_dict(encoder.to_dict())
+        self.encoder = None if encoder is None else encoder.copy()
         self.representation = representation
         self.largest = representation.largest  # absolute value of a feature
         self.rows_before_freeze: list[dict[str, Any]] = []

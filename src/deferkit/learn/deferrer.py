@@ -28,6 +28,7 @@ from deferkit.learn.bulk import BulkLoop, WarmStart
 from deferkit.learn.components import Components
 from deferkit.learn.core import LINKS
 from deferkit.learn.decisions import Decisions, change_budget, extend, grantable, stop, topped_up
+from deferkit.learn.display import html_of, plot_of, text_of
 from deferkit.learn.embed.embedding import Embedding
 from deferkit.learn.encode import Encoder
 from deferkit.learn.exploration import Exploration
@@ -926,6 +927,28 @@ class Deferrer:
         10.0
         """
         return self._reader.figures()
+
+    def __repr__(self) -> str:
+        """Return the state in lines: who decides, spending, price, gain and beliefs."""
+        return text_of(self._reader, type(self).__name__)
+
+    def _repr_html_(self) -> str:
+        return html_of(self._reader, type(self).__name__)
+
+    def plot(self) -> Any:
+        """Return spending against the plan, and the gain over the model, of the remembered tasks as an Altair chart.
+
+        The gain is what experts earned less what the model earned on the same tasks, or is expected to have earned
+        where its reward is not known. Earlier prices are not remembered: the subtitle has the present one. With several
+        resources spending is that of the first.
+
+        Raises:
+            MissingExtra: If Altair is not installed (`pip install 'deferkit[study]'`).
+
+        >>> type(Deferrer(n_features=1, budget=Budget(10, horizon=100)).plot()).__name__
+        'HConcatChart'
+        """
+        return plot_of(self._reader, next(iter(self.settings.budget.values())))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complete state to one file, atomically; `deferkit.learn.state` describes the format.

@@ -1,15 +1,17 @@
 """Encoder of named features: numbers with a running scale, one-hot categories, an intercept; in the unit ball."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deferkit.display import html_block, html_table, text_table
 from deferkit.errors import InvalidArgument, expected
 from deferkit.learn._encoding import RowEncoder
 from deferkit.learn.core import CONSTANTS
+from deferkit.learn.texts import WIDTH, hash_text
 from deferkit.types import LARGEST, is_number, is_whole
 
 CLIP = 3.0  # standard deviations at which a scaled number is clipped or squeezed
@@ -146,6 +148,31 @@ def first_index_of_levels(levels: Sequence[str]) -> dict[str, int]:
     return indices
 
 
+def vector_of(value: Any, length: int) -> NDArray[np.float64] | None:
+    """Return a value as a vector of finite numbers; None if it is none.
+
+    >>> vector_of([1, 2], 2), vector_of([1.0], 2), vector_of(["a", "b"], 2)
+    (array([1., 2.]), None, None)
+    """
+    try:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError):
+        return None
+    if array.shape != (length,) or array.dtype.kind not in "fiu":
+        return None
+    vector = array.astype(np.float64)
+    return vector if (np.abs(vector) <= LARGEST).all() else None
+
+
+def matrix_of(name: str, function: Callable[[list[str]], Any], texts: list[str]) -> Any:
+    """Return the vectors of texts by a function; raise unless there is one for each."""
+    made = np.asarray(function(texts))
+    if made.ndim != 2 or len(made) != len(texts):
+        what = "a function that returns a matrix with a row for each text"
+        raise expected(f"texts[{name!r}]", "Encoder", what, made.shape)
+    return made
+
+
 def squeeze(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return values within ±1 as they are, and ±(2 − 1/|value|) beyond: bounded, and in the same order.
 
@@ -173,6 +200,11 @@ class Encoder:
         intercept: Whether the first element is constant; True by default.
         confidence: The number feature that is the model's own confidence, for the prior of a `Deferrer`; None by
             default.
+        vectors: The features that are vectors, such as embeddings, by name, each with its length. One longer than 1
+            is scaled to length 1. None by default.
+        texts: The features that are texts: names, whose words are hashed to 64 elements; or, by name, how many, or a
+            function of your own that takes a list of texts and returns a matrix. A state file has no functions: in a
+            loaded learner such a feature takes vectors. None by default.
 
     Raises:
         InvalidArgument: If there is no feature, a name occurs twice, or an argument is of the wrong type.
@@ -195,6 +227,8 @@ class Encoder:
         categories: Mapping[str, Sequence[str] | int] | None = None,
         intercept: bool = True,
         confidence: str | None = None,
+        vectors: Mapping[str, int] | None = None,
+        texts: Sequence[str] | Mapping[str, int | Callable[[list[str]], Any]] | None = None,
     ) -> None:
         if isinstance(numbers, str) or not isinstance(numbers, Sequence):
             raise expected("numbers", "Encoder", "a list of names", numbers)
@@ -220,15 +254,50 @@ class Encoder:
             raise expected("confidence", "Encoder", "the name of a number feature", confidence)
         self._rows: RowEncoder | None = None  # compiled for the current scales when the first row is encoded
         self.scales = {name: Scale() for name in self.numbers}
-        if not self.numbers and not self.max_levels:
+        self.blocks: dict[str, int] = {}  # lengths of vectors, and of texts as vectors
+        self.hashed: tuple[str, ...] = ()  # texts whose words are hashed
+        self.functions: dict[str, Callable[[list[str]], Any]] = {}  # of other texts; not in the state
+        self._add_blocks({} if vectors is None else vectors, {} if texts is None else texts)
+        if not self.features:
             raise expected("numbers", "Encoder", "given, or categories", [])
-        if len({*self.numbers, *self.max_levels}) < len(self.numbers) + len(self.max_levels):
-            raise expected("numbers", "Encoder", "names that occur once", (*self.numbers, *self.max_levels))
+        if len(set(self.features)) < len(self.features):
+            raise expected("numbers", "Encoder", "names that occur once", self.features)
+
+    def _add_blocks(self, vectors: Mapping[str, int], texts: Any) -> None:
+        if isinstance(texts, str) or not isinstance(texts, Sequence | Mapping):
+            raise expected("texts", "Encoder", "a list of names, or lengths or functions by name", texts)
+        hashed = texts if isinstance(texts, Mapping) else dict.fromkeys(texts, WIDTH)
+        if not isinstance(vectors, Mapping) or {*vectors} & {*hashed}:
+            raise expected("vectors", "Encoder", "lengths by name, each name once", vectors)
+        for name, given in {**vectors, **hashed}.items():
+            length = given
+            if name in hashed and callable(given):
+                self.functions[name], length = given, len(matrix_of(name, given, [""])[0])
+            elif name in hashed:
+                self.hashed += (name,)
+            if not isinstance(name, str) or not is_whole(length, 1):
+                raise expected(f"vectors[{name!r}]", "Encoder", "the length of the vector", given)
+            self.blocks[name] = int(length)
+
+    def copy(self) -> "Encoder":
+        """Return an independent encoder with the same features, scales, levels and functions.
+
+        >>> Encoder(texts={"note": lambda texts: [[1.0, 0.0]] * len(texts)}).copy().encode({"note": "hi"}).round(2)
+        array([0.71, 0.71, 0.  , 0.  ])
+        """
+        encoder = Encoder.from_dict(self.to_dict())
+        encoder.functions = dict(self.functions)
+        return encoder
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of the features that a row may have."""
-        return (*self.numbers, *self.max_levels)
+        return (*self.numbers, *self.max_levels, *self.blocks)
+
+    @property
+    def _size(self) -> float:
+        """The divisor of all elements, so that the vector is in the unit ball."""
+        return math.sqrt(self.intercept + len(self.features))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -240,11 +309,17 @@ class Encoder:
             known = self.levels[name]
             result += [f"{name}={known[i]}" if i < len(known) else f"{name} level {i + 1}" for i in range(max_levels)]
             result += [f"{name} other", f"{name} missing"]
+        for name, length in self.blocks.items():
+            result += [*(f"{name} {i + 1}" for i in range(length)), f"{name} missing"]
         return tuple(result)
 
     @property
     def n_features(self) -> int:
         """The length of the vector."""
+        return self._before_blocks + sum(length + 1 for length in self.blocks.values())
+
+    @property
+    def _before_blocks(self) -> int:
         return self.intercept + 2 * len(self.numbers) + sum(most + 2 for most in self.max_levels.values())
 
     @property
@@ -257,9 +332,39 @@ class Encoder:
         found = [-1] * self.n_features
         for i in range(len(self.numbers)):
             found[self.intercept + 2 * i] = self.intercept + 2 * i + 1
+        at = self._before_blocks
+        for length in self.blocks.values():
+            found[at : at + length] = [at + length] * length
+            at += length + 1
         return found
 
-    def check(self, row: Mapping[str, Any]) -> dict[str, float | str | None]:
+    def describe_features(self) -> list[list[str]]:
+        """Return a row for each feature: its name, its kind, and its scale or levels.
+
+        >>> Encoder(numbers=["age"], categories={"kind": ["a"]}).describe_features()
+        [['age', 'number', 'no value yet'], ['kind', 'category', 'a']]
+        """
+        rows = []
+        for name, scale in self.scales.items():
+            rows.append([name, "number", f"{scale.mean:.4g} ± {scale.std:.4g}" if scale.n else "no value yet"])
+        for name, room in self.max_levels.items():
+            levels = ", ".join(self.levels[name])
+            rows.append([name, "category", levels + f" (room for {room})" * (len(self.levels[name]) < room)])
+        for name, length in self.blocks.items():
+            kind = "text, hashed" if name in self.hashed else "text" if name in self.functions else "vector"
+            rows.append([name, kind, f"{length} elements"])
+        return rows
+
+    def __repr__(self) -> str:
+        """Return the features, their scales and levels as lines."""
+        table = text_table((["feature", "kind", "mean ± std, or levels"], self.describe_features()), 3)
+        return f"Encoder: vectors of {self.n_features} elements\n{table}"
+
+    def _repr_html_(self) -> str:
+        table = html_table((["feature", "kind", "mean ± std, or levels"], self.describe_features()), 3)
+        return html_block(f"Encoder: vectors of {self.n_features} elements", table)
+
+    def check(self, row: Mapping[str, Any]) -> dict[str, float | str | list[float] | None]:
         """Return a row with each value as a float, a string, or None if it is missing.
 
         Args:
@@ -277,16 +382,51 @@ class Encoder:
         if not isinstance(row, Mapping):
             raise expected("context", "Deferrer", f"named features ({', '.join(self.features)})", row)
         self._check_names(row)
-        clean: dict[str, float | str | None] = {}
+        clean: dict[str, float | str | list[float] | None] = {}
         for name in self.numbers:
             clean[name] = number_of(name, row.get(name))
         for name in self.max_levels:
             value: Any = row.get(name)
             clean[name] = None if is_missing(value) else str(value)
+        for name in self.blocks:
+            clean[name] = self._check_block(name, row.get(name))
         return clean
 
+    def _check_block(self, name: str, value: Any) -> str | list[float] | None:
+        """Return a text that is to be hashed, or a vector; that of another text by its function."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        if isinstance(value, str) and name in self.hashed:
+            return value
+        if isinstance(value, str) and name in self.functions:
+            value = matrix_of(name, self.functions[name], [value])[0]
+        vector = vector_of(value, self.blocks[name]) if name not in self.hashed else None
+        if vector is None:
+            what = "a text" if name in self.hashed else f"a vector of {self.blocks[name]} finite numbers"
+            lost = isinstance(value, str) and name not in self.hashed
+            more = ", because a loaded learner has no function for its texts" if lost else ""
+            raise expected(name, "context", f"{what} or None{more}", value)
+        found: list[float] = vector.tolist()
+        return found
+
+    def _write_blocks(self, row: Mapping[str, Any], x: NDArray[np.float64]) -> bool:
+        """Write texts and vectors behind the other elements and return True; False if one needs `check`."""
+        at, size = self._before_blocks, self._size
+        for name, length in self.blocks.items():
+            value = row.get(name)
+            if value is None:
+                x[at : at + length], x[at + length] = 0.0, 1.0 / size
+            else:
+                hashes = isinstance(value, str) and name in self.hashed
+                vector = hash_text(value, length) if hashes else vector_of(value, length)
+                if vector is None or (name in self.hashed and not hashes):
+                    return False
+                x[at : at + length], x[at + length] = vector / (size * max(1.0, float(np.linalg.norm(vector)))), 0.0
+            at += length + 1
+        return True
+
     def _check_names(self, given: Mapping[str, Any]) -> None:
-        unknown = [name for name in given if name not in self.scales and name not in self.max_levels]
+        unknown = [name for name in given if name not in self.features]
         if unknown:
             raise InvalidArgument(
                 f"The context has a feature {unknown[0]!r} that the encoder does not know."
@@ -311,7 +451,7 @@ class Encoder:
         for name, value in self.check(row).items():
             if isinstance(value, float):
                 self.scales[name] = self.scales[name].with_value(value)
-            elif isinstance(value, str):
+            elif isinstance(value, str) and name in self.levels:
                 levels = self.levels[name]
                 if value not in levels and len(levels) < self.max_levels[name]:
                     levels.append(value)
@@ -356,12 +496,15 @@ class Encoder:
                 [CLIP * self.scales[name].std for name in self.numbers],
                 levels,
                 list(self.max_levels.values()),
-                math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels)),
+                self._size,
                 self.intercept,
                 self.clips,
                 self._bounds(),
             )
-        return type(row) is dict and self._rows.encode(row, x)
+        if not self.blocks:
+            return type(row) is dict and self._rows.encode(row, x)
+        others = {name: value for name, value in row.items() if name not in self.blocks} if type(row) is dict else None
+        return others is not None and self._rows.encode(others, x[: self._before_blocks]) and self._write_blocks(row, x)
 
     def _bounds(self) -> list[float]:
         """Return the largest absolute value of each number that is not absurd."""
@@ -404,7 +547,7 @@ class Encoder:
         True
         """
         numbers, texts, n = self._check_columns(columns)
-        size = math.sqrt(self.intercept + len(self.numbers) + len(self.max_levels))
+        size = self._size
         x = np.zeros((n, self.n_features))
         column = 0
         if self.intercept:
@@ -424,6 +567,9 @@ class Encoder:
             offsets: dict[str | None, int] = dict(first_index_of_levels(self.levels[name])) | {None: most + 1}
             x[every, column + np.fromiter((offsets.get(text, most) for text in cells), np.int64, n)] = 1.0 / size
             column += most + 2
+        for i in range(n) if self.blocks else ():
+            given = {name: self._check_block(name, columns[name][i]) for name in self.blocks if name in columns}
+            self._write_blocks(given, x[i])
         return x
 
     def _check_columns(
@@ -441,13 +587,20 @@ class Encoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Return features, scales and levels as JSON values, for the state file."""
-        return {
-            "numbers": list(self.numbers),
-            "room": self.max_levels,
-            "levels": self.levels,
-            "intercept": self.intercept,
-            "scales": {name: list(scale) for name, scale in self.scales.items()},
-        } | ({} if self.clips else {"clips": False})
+        return (
+            {
+                "numbers": list(self.numbers),
+                "room": self.max_levels,
+                "levels": self.levels,
+                "intercept": self.intercept,
+                "scales": {name: list(scale) for name, scale in self.scales.items()},
+            }
+            | ({} if self.clips else {"clips": False})
+            | self._blocks_as_dict()
+        )
+
+    def _blocks_as_dict(self) -> dict[str, Any]:
+        return {"blocks": self.blocks, "hashed": list(self.hashed)} if self.blocks else {}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Encoder":
@@ -462,7 +615,15 @@ class Encoder:
         >>> Encoder.from_dict(Encoder(numbers=["age"]).to_dict()).names
         ('intercept', 'age', 'age missing')
         """
-        encoder = cls(numbers=plain["numbers"], categories=plain["room"], intercept=plain["intercept"])
+        blocks, hashed = plain.get("blocks", {}), plain.get("hashed", [])
+        encoder = cls(
+            numbers=plain["numbers"],
+            categories=plain["room"],
+            intercept=plain["intercept"],
+            vectors={name: length for name, length in blocks.items() if name not in hashed},
+            texts={name: blocks[name] for name in hashed},
+        )
+        encoder.blocks = {name: encoder.blocks[name] for name in blocks}
         encoder.clips = bool(plain.get("clips", True))
         encoder.levels = {name: list(levels) for name, levels in plain["levels"].items()}
         encoder.scales = {name: Scale(int(n), mean, sq) for name, (n, mean, sq) in plain["scales"].items()}

@@ -114,8 +114,11 @@ class SpendingReport:
         n = min(RECENT, made, ledger.memory)
         if ledger.get("frozen"):  # an embedding keeps the contexts of the window up to date, and no others
             n = min(n, ledger.get("window"))
-        rows = np.arange(made - n, made) % ledger.memory
-        found = np.zeros((n, ledger.get("n_targets")))
+        return self.estimates_at(np.arange(made - n, made) % ledger.memory)
+
+    def estimates_at(self, rows: Ints) -> RecentEstimates:
+        """Return the estimates of all targets on the contexts in some rows of the ledger."""
+        ledger, found = self._ledger, np.zeros((len(rows), self._ledger.get("n_targets")))
         ledger.core.predict_remembered(rows, found)
         slopes, k = np.ones_like(found), len(self._experts)
         for link, part in (("reward_link", slice(0, 1 + k)), ("cost_link", slice(1 + k, None))):

@@ -10,7 +10,6 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from deferkit.errors import UnwritableState
 from deferkit.planning.plan import LEVELS, Need, Plan, on_grid
 from deferkit.planning.text import (
     WEEKDAYS,
@@ -34,8 +33,8 @@ from deferkit.study.drawing.charts import (
     layer,
     side_by_side,
 )
-from deferkit.study.drawing.figures import Drawn, bundle, write_figure
-from deferkit.study.drawing.report import STYLE, html_table
+from deferkit.study.drawing.figures import STYLE, Drawn, bundle, draw, write_figure, write_html
+from deferkit.study.drawing.report import html_table
 from deferkit.worlds.base import Floats
 
 WIDE = WIDTH + 40  # of a panel
@@ -197,7 +196,15 @@ def prose(text: str) -> str:
 
 
 def plan_html(
-    plan: Plan, drawn: Drawn, *, world: str, unit: str, feedback: str, remarks: Sequence[str], command: str
+    plan: Plan,
+    drawn: Drawn,
+    *,
+    world: str,
+    unit: str,
+    feedback: str,
+    remarks: Sequence[str],
+    command: str = "",
+    links: Sequence[str] = (),
 ) -> str:
     """Return the whole page."""
     learner = plan.learner.policy
@@ -207,7 +214,7 @@ def plan_html(
     curves |= {learner: f"{learner} %", "λ*": "next: OPT", "next": f"next: {learner}"}
     needs = {"budget": budget, "%": "% of all", "next": "next unit"}
     said = "".join(f"<p>{prose(each)}</p>" for each in remarks)
-    links = " · ".join(f'<a href="figures/plan.{kind}">{kind.upper()}</a>' for kind in ("png", "svg", "html"))
+    files = " · ".join(f'<a href="{link}">{link.rpartition(".")[2].upper()}</a>' for link in links)
     n = len(plan.seeds)
     versions = ", ".join(f"{name} {version(name)}" for name in ("deferkit", "numpy", "polars"))
     best = max(plan.learner.points, key=lambda point: point.gained)
@@ -225,7 +232,7 @@ border-left: 4px solid var(--blue); max-width: none; }}</style></head><body><mai
 <p class="answer">{prose(headline(plan, unit))}</p>
 {said}
 <figure><div class="chart" id="figure-plan">{drawn.svg}</div>
-<figcaption>A click on the legend picks a line, the pointer shows numbers. {links}</figcaption></figure>
+<figcaption>A click on the legend picks a line, the pointer shows numbers. {files}</figcaption></figure>
 <h2>What is needed</h2>
 {html_table(cells_frame(need_cells(plan), needs), NEEDED)}
 <h2>What a budget brings</h2>
@@ -240,7 +247,7 @@ expected to earn least, with the best threshold in hindsight; <b>random</b> asks
 Needed budgets are solved for: more budgets were measured around each until two that are
 at most 2 % apart enclose it. What the next unit brings is OPT's price λ*, and for
 {escape(learner)} the slope of its mean curve, neighbours pooled until it never rises.</p>
-<pre>{escape(command)}</pre>
+{f"<pre>{escape(command)}</pre>" if command else ""}
 <p class="soft">{versions}, Python {platform.python_version()} on {platform.machine()}.</p>
 </main>
 <script>{bundle()}</script>
@@ -249,18 +256,12 @@ at most 2 % apart enclose it. What the next unit brings is OPT's price λ*, and 
 """
 
 
-def write_plan(
-    plan: Plan, out: Path, *, world: str, unit: str, feedback: str, remarks: Sequence[str], command: str
-) -> Path:
-    """Write the figure and the page, and return where the page is."""
-    drawn = write_figure(plan_figure(plan, unit), "plan", out / "figures")
-    page = plan_html(plan, drawn, world=world, unit=unit, feedback=feedback, remarks=remarks, command=command)
-    path = out / "plan.html"
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UnwritableState(f"{path} cannot be written: {error.strerror or error}.") from error
-    return path
+def write_plan(plan: Plan, path: Path, *, figures: Path | None = None, **about: Any) -> Path:
+    """Write the page, and the figure as files of its own if there is a folder for them; return where the page is."""
+    chart = plan_figure(plan, about["unit"])
+    drawn = draw(chart, "plan") if figures is None else write_figure(chart, "plan", figures)
+    links = [] if figures is None else [f"{figures.name}/plan.{kind}" for kind in ("png", "svg", "html")]
+    return write_html(path, plan_html(plan, drawn, links=links, **about))
 
 
 def arrivals_chart(times: Floats, title: str) -> alt.TopLevelMixin:

@@ -236,7 +236,9 @@ def remarks(plan: Plan, *, full_orders: int | None = None, better: int | None = 
             f" --trials {full_orders} takes them all."
         )
     said += untold(plan, better)
-    return said if plan.hopeless else [*said, f"{plan.learner.policy} rests on: {plan.representation}."]
+    if plan.hopeless or plan.representation == plan.learner.policy:
+        return said
+    return [*said, f"{plan.learner.policy} rests on: {plan.representation}."]
 
 
 def of_possible(plan: Plan) -> list[str]:

@@ -2,8 +2,9 @@
 
 Hindsight OPT sees the outcomes, chance and all, which nobody does who decides before them. So on a table:
 
-1. Every reward and cost is predicted from the context *out of fold*: five folds, each predicted from the other four, by
-   ridge (logistic for rewards of 0 and 1) or by boosted trees, whichever has the smaller squared error out of fold.
+1. Every reward and cost is predicted from the context *out of fold*: five folds, each predicted from the other four (an
+   item that comes again is in the fold of its first row), by ridge (logistic for rewards of 0 and 1) or by boosted
+   trees, whichever has the smaller squared error out of fold.
 2. Tasks are asked in the order of predicted gain for a unit of predicted cost, from the best down to a price, never
    where the prediction is that asking loses. The price is the one that uses the budget up; the last task counts in
    part. Each fold has its share of the budget and a price of its own: the regressions of two folds differ by what the
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from deferkit.errors import InvalidArgument
 from deferkit.extras import find_missing
 from deferkit.learn.links import link_named
-from deferkit.study.confidence import FOLDS, cross_validated
+from deferkit.study.confidence import FOLDS, cross_validated, folds_of
 from deferkit.study.optimum import TOLERANCE, Steps, by_steps, steps
 from deferkit.worlds.base import Floats, Population, TaskStream
 
@@ -84,20 +85,21 @@ def check_achievable(stream: TaskStream) -> None:
 def with_shares(frame: pl.DataFrame) -> pl.DataFrame:
     """Return trials with a column `of_achievable`: what was gained, in per cent of the achievable optimum's gain.
 
-    Each is compared on the same stream with the same budget; null where that was not measured, or gains nothing.
+    Each is compared on the same stream with the same budget; null where that was not measured, or gains no more than
+    its standard error.
 
     >>> rows = [("achievable", 9.0), ("default", 8.0)]
     >>> frame = pl.DataFrame(rows, schema=["policy", "reward"], orient="row")
-    >>> same = {"seed": 0, "asked_budget": "10%", "model": 5.0}
+    >>> same = {"seed": 0, "asked_budget": "10%", "model": 5.0, "gained_se": 1.0}
     >>> with_shares(frame.with_columns(**{k: pl.lit(v) for k, v in same.items()}))["of_achievable"].to_list()
     [100.0, 75.0]
     """
     by = ["seed", "asked_budget"]
-    best = frame.filter(policy="achievable").select(*by, most=pl.col("reward") - pl.col("model"))
+    best = frame.filter(policy="achievable").select(*by, most=pl.col("reward") - pl.col("model"), noise="gained_se")
     joined = frame.join(best.unique(by), on=by, how="left", maintain_order="left")
-    some = pl.col("most") > TOLERANCE * pl.col("model").abs()
+    some = pl.col("most") > pl.max_horizontal(TOLERANCE * pl.col("model").abs(), "noise")
     share = pl.when(some).then(100 * (pl.col("reward") - pl.col("model")) / pl.col("most"))
-    return joined.with_columns(of_achievable=share.cast(pl.Float64)).drop("most")
+    return joined.with_columns(of_achievable=share.cast(pl.Float64)).drop("most", "noise")
 
 
 class Achievable:
@@ -184,37 +186,42 @@ def predictions_of(stream: TaskStream) -> Predictions:
 
 def predict_outcomes(contexts: Floats, rewards: Floats, costs: Floats, *, binary: bool) -> Predictions:
     """Return out-of-fold predictions of rewards [n, deciders] and costs [n, experts]."""
-    found = [out_of_fold(contexts, y, binary=binary) for y in rewards.T]
-    found += [out_of_fold(contexts, y, binary=False) for y in costs.T]
+    fold = folds_of(contexts)
+    found = [out_of_fold(contexts, y, fold, binary=binary) for y in rewards.T]
+    found += [out_of_fold(contexts, y, fold, binary=False) for y in costs.T]
     values = np.column_stack([value for value, _ in found])
     split = rewards.shape[1]
     n = len(contexts)
     return Predictions(
         rewards=values[:, :split],
         costs=np.maximum(values[:, split:], MIN_COST * costs.mean(axis=0)),
-        fold=np.arange(n) % FOLDS,
+        fold=fold,
         tie=np.random.default_rng(0).permutation(n),
         methods=tuple(name for _, name in found),
     )
 
 
-def out_of_fold(contexts: Floats, y: Floats, *, binary: bool) -> tuple[Floats, str]:
+def out_of_fold(
+    contexts: Floats, y: Floats, fold: NDArray[np.int64] | None = None, *, binary: bool
+) -> tuple[Floats, str]:
     """Return the prediction of each y from the tasks that are not in its fold, and what made it.
 
     Predictions beyond anything that came are cut off there: a line through the others may run anywhere.
     """
-    made = {"linear": cross_validated(contexts, y, logistic=binary)}
+    fold = folds_of(contexts) if fold is None else fold
+    made = {"linear": cross_validated(contexts, y, logistic=binary, fold=fold)}
     if not find_missing("trees") and len(y) >= MIN_FOR_TREES and y.min() < y.max():
-        made["trees"] = predict_with_trees(contexts, y, binary=binary)
+        made["trees"] = predict_with_trees(contexts, y, fold, binary=binary)
     cut = {name: np.clip(value, y.min(), y.max()) for name, value in made.items()}
     best = min(cut, key=lambda name: float(np.mean((cut[name] - y) ** 2)))
     return cut[best], best
 
 
-def predict_with_trees(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
-    """Return the same from boosted trees; the folds are those of `cross_validated`, every fifth task."""
+def predict_with_trees(contexts: Floats, y: Floats, fold: NDArray[np.int64] | None = None, *, binary: bool) -> Floats:
+    """Return the same from boosted trees."""
     import lightgbm  # noqa: PLC0415 - an extra
 
+    fold = folds_of(contexts) if fold is None else fold
     settings = {
         "objective": "binary" if binary else "l2",
         "num_leaves": LEAVES,
@@ -228,13 +235,13 @@ def predict_with_trees(contexts: Floats, y: Floats, *, binary: bool) -> Floats:
         "seed": 0,
     }
     result = np.empty(len(y))
-    for fold in range(FOLDS):
-        others = np.flatnonzero(np.arange(len(y)) % FOLDS != fold)
+    for i in range(FOLDS):
+        own, others = fold == i, np.flatnonzero(fold != i)
         others = others[:: -(-len(others) // MAX_ROWS)]
         if y[others].min() == y[others].max():
-            result[fold::FOLDS] = y[others[0]]
+            result[own] = y[others[0]]
             continue
         data = lightgbm.Dataset(contexts[others], y[others], free_raw_data=True)
         booster = lightgbm.train(settings, data, num_boost_round=TREES)
-        result[fold::FOLDS] = booster.predict(contexts[fold::FOLDS], num_threads=1)
+        result[own] = booster.predict(contexts[own], num_threads=1)
     return result

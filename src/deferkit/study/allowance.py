@@ -144,3 +144,27 @@ def remark(total: float, stream: TaskStream) -> str | None:
             f"A budget of {total:,.0f} covers asking every time ({highest:,.0f}): it does not bind, and the price is 0."
         )
     return None
+
+
+def with_terms(
+    budget: str | None, *, every: str | None, carry: str | None, until_end: bool, hold: str | None
+) -> str | None:
+    """Return a budget as text, with its period, its end and its holds.
+
+    Raises:
+        InvalidArgument: Options contradict each other, or there is no budget that they belong to.
+
+    >>> with_terms("40", every="week", carry="1", until_end=False, hold=None)
+    '40 every week carry 1'
+    """
+    if not (every or carry or until_end or hold):
+        return budget
+    if budget is None:
+        raise InvalidArgument("--every, --carry, --until-end and --hold say more of a budget: give it with --budget.")
+    if every and until_end:
+        raise InvalidArgument("--every and --until-end are two budgets: give one of them.")
+    if carry and not every:
+        raise InvalidArgument("--carry is what is carried over from one period to the next: it needs --every.")
+    terms = [budget, f"every {every}" if every else "", f"carry {carry}" if carry else ""]
+    terms += ["until end" if until_end else "", f"hold {hold}" if hold else ""]
+    return " ".join(term for term in terms if term)

@@ -10,12 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from deferkit.learn.links import link_named
 from deferkit.worlds.base import Floats, TaskStream
 
 FOLDS = 5
+MIN_ITEMS = 50  # different contexts, and each at most
+MAX_REPEATS = 10  # times on average, for a context to be an item and not a kind of tasks
 RIDGE = 1.0
 BLOCK = 256  # tasks at a time: few enough that BLAS starts no threads, which on a busy machine wait for each other
 FIRST = 20_000  # tasks that the first Newton steps are made on, as good as all of them that far from the end
@@ -52,13 +56,32 @@ def confidence(stream: TaskStream) -> Floats:
     return _cached[0].estimate
 
 
-def cross_validated(contexts: Floats, rewards: Floats, *, logistic: bool) -> Floats:
-    """Return the expectation of each reward [n], from the tasks that are not in its fold; every fifth one is."""
-    folds = [TaskBlock(contexts[i::FOLDS], rewards[i::FOLDS]) for i in range(min(FOLDS, len(contexts)))]
+def folds_of(contexts: Floats) -> NDArray[np.int64]:
+    """Return the fold of each task: every fifth one is in the same, and an item that comes again in that of its first.
+
+    Where a few contexts come again and again they are kinds of tasks, not the same item: each fold has some of each.
+
+    >>> folds_of(np.arange(7.0)[:, None]).tolist(), folds_of(np.repeat(np.arange(60.0), 2)[:, None])[:6].tolist()
+    ([0, 1, 2, 3, 4, 0, 1], [0, 0, 1, 1, 2, 2])
+    """
+    n = len(contexts)
+    _, first, item = np.unique(pl.DataFrame(contexts).hash_rows().to_numpy(), return_index=True, return_inverse=True)
+    if len(first) < max(MIN_ITEMS, n / MAX_REPEATS):
+        return np.arange(n) % FOLDS
+    return np.asarray(np.argsort(np.argsort(first))[item] % FOLDS)
+
+
+def cross_validated(
+    contexts: Floats, rewards: Floats, *, logistic: bool, fold: NDArray[np.int64] | None = None
+) -> Floats:
+    """Return the expectation of each reward [n], from the tasks that are not in its fold, by default every fifth."""
+    fold = np.arange(len(contexts)) % FOLDS if fold is None else fold
+    rows = [np.flatnonzero(fold == i) for i in range(min(FOLDS, len(contexts)))]
+    folds = [TaskBlock(contexts[own], rewards[own]) for own in rows]
     predicted = np.empty(len(contexts))
     for i, theta in enumerate(logistic_fits(folds) if logistic else ridge_fits(folds)):
         linear = folds[i].contexts @ theta[1:] + theta[0]
-        predicted[i::FOLDS] = expit(linear) if logistic else linear
+        predicted[rows[i]] = expit(linear) if logistic else linear
     return predicted
 
 

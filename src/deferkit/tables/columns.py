@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from deferkit.errors import InvalidArgument, closest
+from deferkit.learn.encode import Encoder
 from deferkit.tables.cells import KINDS, NUMBERS_SHARE, Dates, Notes, Numerals, join_first_names
 from deferkit.tables.sheet import Sheet
 from deferkit.types import LARGEST
@@ -161,6 +162,16 @@ def are_names(texts: pl.Series) -> bool:
     return len(some) >= MIN_ROWS and some.n_unique() >= DISTINCT * len(some)
 
 
+def are_prose(texts: pl.Series) -> bool:
+    """Whether nearly all texts of a column differ, and have some words each.
+
+    >>> are_prose(pl.Series([f"the parcel {i} never came" for i in range(30)])), are_prose(pl.Series(["a b c d"] * 30))
+    (True, False)
+    """
+    words = texts.drop_nulls().str.count_matches(r"\p{L}+").mean()
+    return are_names(texts) and isinstance(words, float) and words >= WORDS
+
+
 def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
     """Whether a column of numbers counts rows, or is named as an id and has values that nearly all differ.
 
@@ -178,6 +189,7 @@ def are_numbers_of_rows(name: str, column: NDArray[np.float64]) -> bool:
     return bool(NAMED.search(name)) and distinct >= DISTINCT * len(some)
 
 
+WORDS = 4  # of a cell on average, from which on different texts are prose and not names
 MAX_LEVELS = 20  # of a category; the others are "other"
 DATE_LIKE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d"
 DIGITS_FIRST = r"^\P{L}*\d"  # a text that is nearly a number, such as "12 min"
@@ -189,6 +201,16 @@ class ContextColumns(NamedTuple):
     numbers: dict[str, Floats]  # NaN where one is missing
     categories: dict[str, list[str | None]]  # None where one is missing
     levels: dict[str, list[str]]  # of each category, the most frequent ones
+    texts: dict[str, list[str | None]]  # None where one is missing
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """All columns by name."""
+        return {**self.numbers, **self.categories, **self.texts}
+
+    def encoder(self) -> Encoder:
+        """Return an encoder for these columns, whose scales are not settled yet."""
+        return Encoder(numbers=list(self.numbers), categories=self.levels, texts=list(self.texts))
 
 
 class ContextReader:
@@ -202,7 +224,7 @@ class ContextReader:
         self.sheet = numerals.sheet
         self.notes = notes
         self.like = like
-        self.found: ContextColumns = ContextColumns({}, {}, {} if like is None else dict(like.found.levels))
+        self.found: ContextColumns = ContextColumns({}, {}, {} if like is None else dict(like.found.levels), {})
         self.kinds: dict[str, str] = {}  # of the columns that are kept: "numbers", "dates" or "texts"
         self.dates: dict[str, Dates] = {}
 
@@ -227,7 +249,7 @@ class ContextReader:
                 raise InvalidArgument(
                     f"The column {name!r} of {self.sheet.path} is {kind}; a context is a number or a text."
                 )
-        if not (self.found.numbers or self.found.categories):
+        if not self.found.by_name:
             raise InvalidArgument(
                 f"All context columns of {self.sheet.path} look like ids ({join_first_names(names)}),"
                 " and nothing is to be learned from those. A column that is not an id is kept if --context names it."
@@ -274,6 +296,9 @@ class ContextReader:
         ):
             self._note_wrong(cells, dates.moments, dates.wrong, "date")
             self._date(cells, dates)
+        elif are_prose(cells) if self.like is None else self.like.kinds[cells.name] == "prose":
+            self.kinds[cells.name], self.found.texts[cells.name] = "prose", cells.to_list()
+            self.notes.remark(f"{cells.name} is read as text: its words are hashed.")
         elif cells.name not in keep and are_names(cells):
             self._leave_out(cells.name, f"nearly all of its {some:,} texts differ")
         else:

@@ -1,15 +1,20 @@
 """A team's past reviews in a table: what they are, and a learner that starts from them."""
 
 import os
+import re
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from deferkit.errors import ConfidenceWarning, InvalidArgument, expected
-from deferkit.learn.encode import Encoder, is_missing
+from deferkit.errors import ConfidenceWarning, DeferkitError, InvalidArgument, expected
+from deferkit.learn.encode import is_missing
 from deferkit.learn.settings import DEFAULT_RULE, NOVEMBER_2026
 from deferkit.tables.rows import NONE, Names, Rows, find_confidence, read_rows
 from deferkit.tables.sheet import Sheet, with_missing
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="Deferrer")
 
 TABLE = "The table"  # what a table that is no file is called in messages
+OPTION = re.compile(r"--(?P<name>[a-z][a-z-]*)(?P<value> (?:none|auto|inf)\b| (?='))?")  # of the command line
 
 
 def reviews_of(past: Rows) -> str:
@@ -38,6 +44,10 @@ def sheet_of(table: Any) -> Sheet:
     """Return the cells of a file, a pandas or polars frame, or columns by name."""
     if isinstance(table, str | os.PathLike):
         return Sheet.from_file(os.fspath(table))
+    if isinstance(table, pl.LazyFrame):
+        table = table.collect()
+    if not isinstance(table, pl.DataFrame) and "pandas" not in type(table).__module__:
+        table = pl.DataFrame(table) if hasattr(table, "__arrow_c_stream__") else table  # of Arrow, DuckDB and others
     if isinstance(table, pl.DataFrame):
         frame = table
     elif isinstance(table, Mapping) or hasattr(table, "columns"):
@@ -47,11 +57,53 @@ def sheet_of(table: Any) -> Sheet:
         except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
             raise InvalidArgument(f"{TABLE} cannot be read: {str(error).partition(chr(10))[0].rstrip('.')}.") from error
     else:
-        what = "a path, a pandas or polars frame, or columns by name"
+        what = "a path, a pandas or polars frame, an Arrow table, or columns by name"
         raise expected("table", "Deferrer.from_table", what, type(table).__name__)
     if not frame.width or not frame.height:
         raise InvalidArgument(f"{TABLE} has no rows.")
     return Sheet(TABLE, with_missing(frame), pl.Series("row", range(1, frame.height + 1)))
+
+
+@contextmanager
+def named_file(table: Any, columns: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], Callable[[str], str]]]:
+    """Yield the name of a world, its parameters, and what turns sentences about options into ones about arguments.
+
+    A frame becomes a file for as long as its trials run, so that other processes can read it too.
+
+    Args:
+        table: A frame, columns by name, a path, or the name of a simulated world.
+        columns: The parameters; a list of columns is a text with commas.
+    """
+    given = {name: value for name, value in columns.items() if value is not None}
+    given |= {name: ",".join(value) for name, value in given.items() if isinstance(value, list | tuple)}
+    with TemporaryDirectory(prefix="deferkit-") as folder:
+        path = Path(folder) / "table.parquet"
+        if not isinstance(table, str | os.PathLike):
+            sheet_of(table).frame.write_parquet(path)
+
+        def as_said(text: str) -> str:
+            return OPTION.sub(as_argument, text.replace(str(path), TABLE))
+
+        try:
+            yield (os.fspath(table) if isinstance(table, str | os.PathLike) else str(path)), given, as_said
+        except DeferkitError as error:
+            raise type(error)(as_said(str(error))) from error
+
+
+def as_argument(option: re.Match[str]) -> str:
+    """Return the argument that an option of the command line has in Python.
+
+    >>> [OPTION.sub(as_argument, text) for text in ("--confidence none to", "--context 'age'", "with --model-reward.")]
+    ["confidence='none' to", "context='age'", 'with model_reward=….']
+    """
+    name, value = option["name"].replace("-", "_"), option["value"]
+    return f"{name}={'…' if value is None else value.strip() and repr(value.strip())}"
+
+
+def frame_like(table: Any, frame: pl.DataFrame) -> Any:
+    """Return a frame of pandas if the table is one, else one of polars."""
+    kind = type(table).__module__.partition(".")[0]
+    return sys.modules[kind].DataFrame(frame.to_dict(as_series=False)) if kind == "pandas" else frame
 
 
 def cells_of(column: Any) -> list[Any]:
@@ -99,8 +151,7 @@ def learner_from_table(
                 f"The column {name!r} of {past.path} holds dates, and a Deferrer takes numbers and texts: name the"
                 " other columns with context=…, or put in numbers such as the hour."
             )
-    features: dict[str, Any] = {**past.contexts.numbers, **past.contexts.categories}
-    encoder = Encoder(numbers=list(past.contexts.numbers), categories=past.contexts.levels)
+    features, encoder = past.contexts.by_name, past.contexts.encoder()
     known = past.rewards[~np.isnan(past.rewards)]
     within = len(known) == 0 or (known.min() >= 0 and known.max() <= 1)
     given: dict[str, Any] = {

@@ -7,6 +7,7 @@ past rows, on which the model was the better the higher it was. Outcomes of task
 import itertools
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -36,6 +37,16 @@ OTHERS = re.compile(  # somebody else's confidence, or not a confidence at all
     "human|person|expert|reviewer|annotator|rater|user|customer|risk|credit|mensch|expert(e|in)|prüfer(in)?|gutachter"
     "|kunde|kundin|risiko|bonität"
 )
+REVIEWER = re.compile("human|person|expert|review(er)?|annotat(or|ion)|rater|prüf(er|ung)|gutachter|experte|mensch")
+OF_REVIEW = re.compile(
+    "label|answer|decision|verdict|result|correct|right|reward|costs?|minutes|seconds|hours|time|duration|dauer|minuten"
+    "|sekunden|ergebnis|antwort|urteil|entscheidung|kosten"
+)
+AFTERWARDS = re.compile("truth|groundtruth|gold|outcome|verdict")
+LEAK = 0.99  # share of an outcome that a column predicts, from which on it is doubted
+MIN_ROWS = 30  # that say how well a column predicts
+MANY = 12  # columns that a remark lists
+ODD_SHARE = 0.01  # of rewards: as many that are not 0 or 1 are doubted
 MIN_PAST = 50  # past rows that are enough to see whether a column goes with the model's rewards
 CLEAR, CONTRARY = (
     4.0,
@@ -109,7 +120,106 @@ def read_rows(sheet: Sheet, names: Names, *, like: Rows | None = None, past: boo
     contexts = reader.read_columns(picked, keep)
     times = None if names.time is None else times_of(numerals, notes, names.time)
     rewards = np.column_stack([model, human])
-    return Rows(sheet.path, contexts, rewards, costs, times, [*sheet.remarks, *notes.lines()], reader)
+    doubts = [] if past else [*find_odd_rewards(sheet, names, rewards), *find_leaks(names, contexts, rewards, costs)]
+    return Rows(sheet.path, contexts, rewards, costs, times, [*sheet.remarks, *notes.lines(), *doubts], reader)
+
+
+def find_odd_rewards(sheet: Sheet, names: Names, rewards: Floats) -> list[str]:
+    """Return a remark on rewards that are neither 0 nor 1, where nearly all are; they change the link."""
+    odd = ~(np.isin(rewards, (0.0, 1.0)) | np.isnan(rewards))
+    n, known = int(odd.sum()), int((~np.isnan(rewards)).sum())
+    if not 0 < n <= max(1, ODD_SHARE * known) or known < MIN_ROWS:
+        return []
+    row, place = (int(each) for each in np.argwhere(odd)[0])
+    column = (names.model_reward, names.human_reward)[place]
+    return [
+        f"All rewards but {n:,} of {known:,} are 0 or 1 ({rewards[row, place]:g} in row {sheet.rows[row]} of {column}):"
+        " they count as numbers, not as right and wrong (link identity, not logistic). Correct the cell if it is a"
+        " mistake."
+    ]
+
+
+def find_leaks(names: Names, contexts: ContextColumns, rewards: Floats, costs: Floats) -> list[str]:
+    """Return remarks on context columns that say what came of a task: by what they predict, or by their names.
+
+    >>> rng = np.random.default_rng(0)
+    >>> rewards = (rng.random((100, 2)) < 0.7) * 1.0
+    >>> columns = ContextColumns({"x_size": rng.random(100), "x_copy": rewards[:, 0]}, {}, {}, {})
+    >>> for said in find_leaks(Names("x_*", "model", "human", "cost"), columns, rewards, rng.random(100)):
+    ...     print(said)
+    x_copy predicts model almost perfectly (100 %). If it is known only afterwards, leave it out: --context x_size.
+    """
+    outcomes = {names.model_reward: rewards[:, 0], names.human_reward: rewards[:, 1], names.cost: costs}
+    columns = {name: rank_values(pl.Series(values).fill_nan(None)) for name, values in contexts.numbers.items()}
+    found: dict[str, str] = {}
+    for name in (*contexts.numbers, *contexts.categories):
+        for outcome_name, y in outcomes.items():
+            x = columns.get(name)
+            share = share_of_order(x, y) if x is not None else share_of_levels(contexts.categories[name], y)
+            if share >= LEAK:
+                found[name] = (
+                    f"{name} predicts {outcome_name} almost perfectly ({100 * share:.0f} %). If it is known only"
+                    " afterwards"
+                )
+                break
+        else:
+            if is_known_afterwards(name):
+                found[name] = f"{name} sounds like something that is known only after the decision. If it is"
+    rest = [name for name in contexts.by_name if name not in found]
+    how = f": --context {shlex.quote(','.join(rest))}" if 0 < len(rest) <= MANY else ""
+    return [f"{said}, leave it out{how}." for said in found.values()]
+
+
+def rank_values(values: pl.Series) -> Floats:
+    """Return the ranks of values, ties in their middle; NaN where one is missing."""
+    return values.rank().cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def share_of_order(x: Floats, y: Floats) -> float:
+    """Return the strength of the relation of ranks and an outcome, from 0 to 1: of 0 and 1 by the area under the curve.
+
+    >>> x, y = np.arange(40.0), np.repeat([0.0, 1.0], 20)
+    >>> share_of_order(x, y), share_of_order(x, -(x**3)), share_of_order(x, np.tile([0.0, 1.0], 20)) < 0.1
+    (1.0, 1.0, True)
+    """
+    known = ~(np.isnan(x) | np.isnan(y))
+    x, y = x[known], y[known]
+    if len(y) < MIN_ROWS or y.min() == y.max() or x.min() == x.max():
+        return 0.0
+    if np.isin(y, (0.0, 1.0)).all():
+        ones = int(y.sum())
+        ranks = rank_values(pl.Series(x))
+        above = (ranks[y == 1].sum() - ones * (ones + 1) / 2) / (ones * (len(y) - ones))
+        return float(abs(2 * above - 1))
+    return float(abs(np.corrcoef(rank_values(pl.Series(x)), rank_values(pl.Series(y)))[0, 1]))
+
+
+def share_of_levels(texts: list[str | None], y: Floats) -> float:
+    """Return the share of the variance of an outcome that lies between the levels of a category, less that by chance.
+
+    >>> levels = ["a", "b"] * 20
+    >>> share_of_levels(levels, np.tile([0.0, 1.0], 20)), share_of_levels(levels, np.arange(40.0)) < 0.1
+    (1.0, True)
+    """
+    rows = pl.DataFrame({"level": texts, "y": y}).drop_nans("y").with_columns(pl.col("level").fill_null(""))
+    n, k = len(rows), rows["level"].n_unique() if len(rows) else 0
+    total = float(((rows["y"] - rows["y"].mean()) ** 2).sum()) if n else 0.0
+    if n < MIN_ROWS or k > n / 4 or total == 0.0:
+        return 0.0
+    within = rows.select(((pl.col("y") - pl.col("y").mean().over("level")) ** 2).sum()).item()
+    return float(max(0.0, 1 - within / total * (n - 1) / (n - k)))
+
+
+def is_known_afterwards(name: str) -> bool:
+    """Return whether a column is called like something that is known only after a decision.
+
+    >>> [is_known_afterwards(name) for name in ("human_label", "reviewMinutes", "ground truth", "predicted_label")]
+    [True, True, True, False]
+    """
+    words = words_of(name)
+    pairs = itertools.pairwise(words)
+    of_review = any(REVIEWER.fullmatch(who) and OF_REVIEW.fullmatch(what) for who, what in pairs)
+    return of_review or any(map(AFTERWARDS.fullmatch, words))
 
 
 class Confidence(NamedTuple):
@@ -167,10 +277,14 @@ def is_confidence_name(name: str) -> bool:
     >>> is_confidence_name("reviewer_confidence")
     False
     """
-    parts = re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name)
-    words = re.findall(r"[^\W\d_]+", parts.lower())
+    words = words_of(name)
     pairs = map("".join, itertools.pairwise(words))  # p_max, max_prob
     return any(map(CONFIDENCE.fullmatch, (*words, *pairs))) and not any(map(OTHERS.fullmatch, words))
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words that the name of a column is made of, in lower case."""
+    return re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-zäöüß])(?=[A-ZÄÖÜ])", " ", name).lower())
 
 
 def is_in_range(values: Floats) -> bool:

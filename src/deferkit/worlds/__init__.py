@@ -12,7 +12,7 @@ needs("study")  # before the worlds import it
 
 from deferkit.tables.sheet import is_table
 from deferkit.worlds.arrivals import Arrivals, LateCosts
-from deferkit.worlds.base import TaskStream
+from deferkit.worlds.base import Option, TaskStream, options_of
 from deferkit.worlds.classifiers import Classifiers, JunkContexts, OneChange, SeveralExperts
 from deferkit.worlds.drift import Drift
 from deferkit.worlds.imagenet16h import ImageNet16H
@@ -108,3 +108,27 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
             )
     world: World = kind(**({"path": name, **parameters} if kind is Table else parameters))
     return world
+
+
+def all_options() -> dict[str, list[tuple[str, Option]]]:
+    """Return the options of all worlds: for each parameter the worlds that have it, and what it is there.
+
+    >>> [world for world, _ in all_options()["horizon"]]
+    ['synthetic', 'drift', 'moderation', 'late', 'one-change']
+    """
+    found: dict[str, list[tuple[str, Option]]] = {}
+    worlds: dict[str, type[Any]] = {"a table": Table, **WORLDS}
+    for world, kind in worlds.items():
+        for each in options_of(kind):
+            found.setdefault(each.parameter, []).append((world, each))
+    return found
+
+
+def flag_of(parameter: str) -> str:
+    """Return the option of a parameter, as a user types it.
+
+    >>> flag_of("n_features"), flag_of("model_reward")
+    ('--features', '--model-reward')
+    """
+    used = all_options().get(parameter)
+    return "--" + (used[0][1].flag if used else parameter.replace("_", "-"))

@@ -2,12 +2,10 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from deferkit.errors import InvalidArgument
-from deferkit.learn.encode import Encoder
 from deferkit.tables.columns import ContextColumns
 from deferkit.tables.history import reviews_of
 from deferkit.tables.rows import Names, Rows, find_confidence, read_rows
@@ -67,20 +65,15 @@ def encode(columns: ContextColumns, past: ContextColumns | None = None) -> tuple
     out (such as "missing" where nothing is).
     """
     first = columns if past is None else past
-    encoder = Encoder(numbers=list(first.numbers), categories=first.levels)
-    encoder.see_columns(together(first))
-    x = encoder.encode_columns(together(columns))
-    old = x[:0] if past is None else encoder.encode_columns(together(past))
+    encoder = first.encoder()
+    encoder.see_columns(first.by_name)
+    x = encoder.encode_columns(columns.by_name)
+    old = x[:0] if past is None else encoder.encode_columns(past.by_name)
     used = np.asarray(x.any(axis=0) | old.any(axis=0))
     names = [name for name, is_used in zip(encoder.names, used, strict=True) if is_used]
     if used.all():
         return x, old, names
     return np.ascontiguousarray(x[:, used]), np.ascontiguousarray(old[:, used]), names
-
-
-def together(columns: ContextColumns) -> dict[str, Any]:
-    """Return all columns of contexts by name."""
-    return {**columns.numbers, **columns.categories}
 
 
 def odd(x: Floats, rewards: Floats) -> list[str]:

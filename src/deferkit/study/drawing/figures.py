@@ -4,6 +4,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,18 @@ import altair as alt
 import polars as pl
 import vl_convert
 
-from deferkit.study.drawing.charts import HEIGHT, WIDTH, bands, chart_of, colour, finish, in_order, layer, side_by_side
+from deferkit.errors import UnwritableState
+from deferkit.study.drawing.charts import (
+    HEIGHT,
+    WIDTH,
+    bands,
+    chart_of,
+    colour,
+    finish,
+    in_order,
+    layer,
+    side_by_side,
+)
 from deferkit.study.drawing.panels import TASKS, Rows
 from deferkit.study.statistics import as_float, mean_and_error, over_trials
 from deferkit.worlds.drift import phases
@@ -428,11 +440,13 @@ def _label(row: dict[str, float | None]) -> str:
     return f"{row['mean']:.0f}" + ("" if us is None else f"  ({us:,.{0 if us > 10 else 1}f} µs)")
 
 
+STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")
 SCALE = 2.0  # of the PNG: sharp in print
 
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
-<body style="margin: 24px"><div id="figure"></div>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{style}</style></head>
+<body><main>{body}<figure><div id="figure"></div></figure></main>
 <script>{bundle}</script>
 <script>vegaEmbed("#figure", {spec}, {{renderer: "svg", actions: true}});</script>
 </body></html>
@@ -454,20 +468,48 @@ def bundle() -> str:
     return script.replace("</script", "<\\/script")
 
 
+def draw(chart: alt.TopLevelMixin, name: str) -> Drawn:
+    """Return a chart for a page."""
+    spec = json.dumps(chart.to_dict(), ensure_ascii=False)
+    return Drawn(name, vl_convert.vegalite_to_svg(spec), spec.replace("</", "<\\/"))
+
+
 def write_figure(chart: alt.TopLevelMixin, name: str, folder: Path) -> Drawn:
     """Write a chart as `name`.png, .svg and .html, and return it for the report."""
     folder.mkdir(parents=True, exist_ok=True)
-    spec = json.dumps(chart.to_dict(), ensure_ascii=False)
-    svg = vl_convert.vegalite_to_svg(spec)
-    (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-    (folder / f"{name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=SCALE))
-    safe = spec.replace("</", "<\\/")
-    page = PAGE.format(title=name, bundle=bundle(), spec=safe)
-    (folder / f"{name}.html").write_text(page, encoding="utf-8")
-    return Drawn(name, svg, safe)
+    drawn = draw(chart, name)
+    (folder / f"{name}.svg").write_text(drawn.svg, encoding="utf-8")
+    (folder / f"{name}.png").write_bytes(vl_convert.svg_to_png(drawn.svg, scale=SCALE))
+    write_page(folder / f"{name}.html", name, "", chart)
+    return drawn
 
 
-def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLevelMixin:
+def write_page(path: str | Path, title: str, body: str, chart: alt.TopLevelMixin) -> Path:
+    """Write a page that needs no other file, and return its path.
+
+    Args:
+        path: Where it goes.
+        title: Of its window.
+        body: HTML above the figure.
+        chart: The figure.
+
+    Raises:
+        UnwritableState: It cannot be written.
+    """
+    spec = json.dumps(chart.to_dict(), ensure_ascii=False).replace("</", "<\\/")
+    return write_html(path, PAGE.format(title=escape(title), style=STYLE, body=body, bundle=bundle(), spec=spec))
+
+
+def write_html(path: str | Path, page: str) -> Path:
+    """Write a page, or raise UnwritableState; return its path."""
+    try:
+        Path(path).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UnwritableState(f"{path} cannot be written: {error.strerror or error}.") from error
+    return Path(path)
+
+
+def comparison(frame: pl.DataFrame, title: str, remark: str = "", columns: int = 3) -> alt.TopLevelMixin:
     """Return gain, and regret and spending over time, of all policies of a run; what is not known is left out."""
     policies = in_order(frame, "policy")
     known = frame.filter(pl.col("gain").is_not_nan())
@@ -489,13 +531,7 @@ def comparison(frame: pl.DataFrame, title: str, remark: str = "") -> alt.TopLeve
         lines = over_trials(some, ["policy", "at"], column)
         charts.append(bands(lines, x=x, y_title=name, points=False).properties(title=name))
     return finish(
-        side_by_side(charts, columns=3).resolve_scale(color="shared"),
+        side_by_side(charts, columns=columns).resolve_scale(color="shared"),
         title,
         [line for line in (*remark.splitlines(), "mean ± sd over trials") if line],
     )
-
-
-def draw_comparison(frame: pl.DataFrame, folder: Path, title: str, remark: str = "") -> Path:
-    """Write the figure and return where its PNG is; SVG and an interactive page lie beside it."""
-    write_figure(comparison(frame, title, remark), "run", folder / "figures")
-    return folder / "figures" / "run.png"

@@ -4,16 +4,14 @@ import platform
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.metadata import version
-from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
 from deferkit.study.drawing.charts import runs_text
-from deferkit.study.drawing.figures import Drawn, bundle
+from deferkit.study.drawing.figures import STYLE, Drawn, bundle
 from deferkit.study.experiments.experiment import FAILS, HOLDS, PARTLY, Experiment, Finding
 
-STYLE = (Path(__file__).parent / "web" / "report.css").read_text(encoding="utf-8")
 CLASSES = {HOLDS: "holds", PARTLY: "part", FAILS: "not"}
 OURS = ("default", "default, full", "Linear", "Logistic")
 SUBJECTS = {False: "the synthetic study", True: "the study with people"}
