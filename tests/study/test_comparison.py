@@ -175,15 +175,12 @@ def test_items_that_come_again_are_in_one_fold() -> None:
     assert (folds_of(kinds) == np.arange(400) % 5).all()
 
 
-def test_achievable_does_not_remember_items() -> None:
-    # nothing is to be learned but the items themselves
-    rng = np.random.default_rng(0)
-    items, chance = (
-        rng.random((200, 4)),
-        rng.random((200, 2)) < 0.5,
-    )
-    again = np.tile(np.arange(200), 5)
-    stream = TaskStream(items[again], chance[again].astype(float), np.ones((1000, 1, 1)))
-    choice = Achievable(stream).at(300.0)
-    gained = (choice * stream.rewards).sum() - stream.rewards[:, 0].sum()
-    assert abs(gained) < 60  # 150 if trees may remember what came of the same item
+@pytest.mark.parametrize("seed", range(3))
+def test_achievable_does_not_remember_items(seed: int) -> None:
+    # nothing is to be learned but the items themselves: trees that have seen one gain about 100 or more
+    rng = np.random.default_rng(seed)
+    items, chance = rng.random((60, 1)), rng.random((60, 2)) < 0.5
+    again = rng.permutation(np.repeat(np.arange(60), 10))
+    stream = TaskStream(items[again], chance[again].astype(float), np.ones((600, 1, 1)))
+    gained = (Achievable(stream).at(150.0) * stream.rewards).sum() - stream.rewards[:, 0].sum()
+    assert abs(gained) < 60
