@@ -100,10 +100,12 @@ class TimedModel(Model):
             return True
         self.held(lease)
         if task.state == "open":
-            so_far = cost + sum(each.cost or 0 for each in task.seats if each.state == "done")
+            seat.cost = cost
+            together = sum(each.cost or 0 for each in task.seats if each.state == "claimed")
+            so_far = together + sum(each.cost or 0 for each in task.seats if each.state == "done")
             self.extend_hold(name, max(0, so_far + self.first[name] - task.held))
             if 0 < so_far >= task.held:
-                self.stop(name, {}, cost)
+                self.stop(name, {}, together)
                 return True
         seat.lease_until = now + self.lease
         return False

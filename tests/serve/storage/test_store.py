@@ -126,7 +126,9 @@ def test_a_claim_and_its_effort(store: Store) -> None:
     write(store, owned, fill=lambda work: work.put_seats(owned, [seat(owned, "t")]))
     claim = {"policy": owned.id, "task": "t", "seat": 0, "epoch": 1}
     token = {"token": b"\x00\x01", "visible": 1}
-    store.in_own_transaction(lambda connection: connection.run("add_claim", reviewer="ann", at=5, **token, **claim))
+    store.in_own_transaction(
+        lambda connection: connection.run("add_claim", reviewer="ann", at=5, origin=None, **token, **claim)
+    )
     assert store.claims(owned.id, "t") == [ClaimRow(owned.id, "t", 0, 1, "ann", 5, None, b"\x00\x01", True)]
     for cost in (7, 8):  # it is set once
         write(store, owned, fill=lambda work, cost=cost: work.efforts.append(claim | {"effort": {"cost": cost}}))  # type: ignore[misc]
