@@ -56,7 +56,11 @@ def page_of(path: str, thing: Any) -> ApiPage:
 
 def public_names() -> dict[str, Any]:
     """Return everything public by the name that users import it with."""
-    found = {f"deferkit.{name}": getattr(deferkit, name) for name in deferkit.__all__ if name != "__version__"}
+    found = {
+        f"deferkit.{name}": getattr(deferkit, name)
+        for name in (*deferkit.__all__, *deferkit.STUDY_NAMES)
+        if name != "__version__"
+    }
     more = [deferkit.client, *connector_modules()]
     if importlib.util.find_spec("deferkit.testing"):
         more.append(importlib.import_module("deferkit.testing"))

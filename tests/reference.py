@@ -478,7 +478,7 @@ def run(learner: Learner, tasks: Tasks, feedback: str) -> list[Choice]:
 
 RANKED = 100  # contexts that ranks are taken among
 MIN_FOR_CUTS = 10  # values of a feature
-UNIT = 1.0  # up to this size a value is no outlier
+UNIT, NARROW = 1.0, 0.25  # up to this size no value is an outlier, if the deciles are so near each other
 ABSURD = 1_000  # times the larger decile: no value at all
 RANK_WINDOWS = (WINDOWS[0], WINDOWS[2])  # of the members that read ranks
 RANK_WEIGHT, CONFIDENT_RANK_WEIGHT = 2.0, 4.0  # of the ranks, where the values have 1
@@ -526,9 +526,11 @@ class Ranks:
         cut, known = x.copy(), x.copy()
         for j, table in enumerate(self.tables):
             n = len(table)
-            if n < MIN_FOR_CUTS or abs(x[j]) <= UNIT:
+            if n < MIN_FOR_CUTS:
                 continue
             low, high = table[n // 10], table[n - 1 - n // 10]  # the first and the last decile
+            if high - low < NARROW and abs(x[j]) <= UNIT:
+                continue
             if abs(x[j]) > ABSURD * max(abs(low), abs(high)) > 0:
                 cut[j], known[j] = table[n // 2], math.nan
             elif high > low:

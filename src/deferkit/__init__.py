@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from deferkit.learn.encode import Encoder
     from deferkit.learn.exploration import Exploration
     from deferkit.learn.pacing import Pacing
-    from deferkit.planning.answer import BudgetPlan, plan
-    from deferkit.study.comparison import Comparison, compare
+    from deferkit.planning.answer import BudgetPlan as BudgetPlan
+    from deferkit.planning.answer import plan as plan
+    from deferkit.study.comparison import Comparison as Comparison
+    from deferkit.study.comparison import compare as compare
 else:
     # Imported on first use, so that a client loads no numpy.
     _LAZY = {
@@ -82,6 +84,9 @@ else:
 register_moved_modules()
 del register_moved_modules
 
+STUDY_NAMES = ("BudgetPlan", "Comparison", "compare", "plan")
+"""Public names that need the libraries of studies, so that `import *` leaves them out."""
+
 __all__ = [
     "AlreadySettled",
     "AssumptionWarning",
@@ -89,10 +94,8 @@ __all__ = [
     "Budget",
     "BudgetChanged",
     "BudgetExhausted",
-    "BudgetPlan",
     "Client",
     "Coefficients",
-    "Comparison",
     "ConfidenceWarning",
     "ConflictingObservation",
     "Corrected",
@@ -132,6 +135,4 @@ __all__ = [
     "UnwritableState",
     "WarmStarted",
     "__version__",
-    "compare",
-    "plan",
 ]

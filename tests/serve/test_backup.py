@@ -71,7 +71,7 @@ def test_a_backup_of_a_running_service_is_private_whole_and_can_be_served_at_onc
         assert before < n_rows <= answered + 1
     (copy.parent / "deferkit.db").hardlink_to(copy)
     with ServiceProcess(copy.parent) as served:
-        client = Client(served.url)
+        client = Client(served.ready().url)
         assert client.get("/v1/policies/p/summary").json["decisions"] == n_rows - 1
         assert client.decide("new").status == 201
         client.connection.close()

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from deferkit.serve.api.policies import EraseBody
+from deferkit.serve.api.reviews import AnswerCorrectionBody
 from deferkit.serve.api.tasks import TaskBody
 from deferkit.serve.engine import disk_quota
 from deferkit.serve.engine.commands.decide import Decide
 from deferkit.serve.engine.commands.policy import delete_policy
+from deferkit.serve.engine.commands.review import CorrectAnswer
 from deferkit.serve.engine.commands.upkeep import Erase
 from deferkit.serve.engine.engine import Engine, EngineSettings
 from deferkit.serve.storage.connections import PolicyBytes
@@ -66,7 +68,13 @@ def test_new_tasks_beyond_the_quota_are_refused_and_settled_ones_are_not(databas
         assert await decide(engine, "t0", payload=PAYLOAD) == first  # a retry gets its reply
         assert (await engine.create(KEY[0], SPEC)).status == 201  # the same one again
         await observe(engine, "t0", cost=0.5)  # what was spent is booked
-        await complete(engine, await claim(engine), answer="x", cost=0.5)
+        held = await claim(engine)
+        await complete(engine, held, answer="x", cost=0.5)
+        for again in (1, 2):  # else the store could grow by one answer again and again
+            token = {name: held[name] for name in ("task", "seat", "epoch", "token")}
+            correction = CorrectAnswer(AnswerCorrectionBody(**token, id=f"c{again}", answer=PAYLOAD))
+            problem = await problem_of(call(engine, correction))
+            assert (problem.status, problem.code) == (409, "too_much_data")
         assert owned.policy.accounts["cost"].posted == 1_000_000
         assert (await engine.submit(("other", "p"), decision_of("a"))).status == 201
         await call(engine, Erase(EraseBody(task="t0")))

@@ -41,7 +41,7 @@ SLOW = """
 import time
 from deferkit.serve.engine import ownership, recovery
 def slowly(store, row, *rest):
-    time.sleep(4)
+    time.sleep(8)
     return recovery.recover(store, row, *rest)
 ownership.recover = slowly
 """

@@ -9,6 +9,7 @@ import pytest
 from deferkit.serve.api.policies import BudgetBody
 from deferkit.serve.api.tasks import CorrectionBody
 from deferkit.serve.domain.accounts import MICRO, Account
+from deferkit.serve.domain.problems import Problem
 from deferkit.serve.domain.spec import BudgetSpec
 from deferkit.serve.domain.webhook import EVENTS, MAX_BODY, BudgetAlarm, WebhookRow, alarms_of, new_id
 from deferkit.serve.engine.commands.correction import Correct
@@ -26,7 +27,6 @@ from tests.serve.harness.in_process import (
     decide,
     observe,
     play,
-    problem_of,
     replayed,
     small,
 )
@@ -265,8 +265,15 @@ def test_a_group_that_is_not_committed_tells_of_nothing(database: Database, done
         before = len(written(engine, webhook))
         for nth in range(1, 7):
             with failing_connection(engine, nth, done=done):
-                problem = await problem_of(decide(engine, "t7"))
-            assert problem.status == 503
+                refused = 0
+                try:
+                    await decide(engine, "t7")
+                except Problem as problem:
+                    refused = problem.status
+            if not refused:
+                assert nth > 4  # a group has no more statements
+                break
+            assert refused == 503
             if len(written(engine, webhook)) != before:  # the commit was done, and its confirmation was lost
                 break
             assert engine.owned[KEY].policy.accounts["cost"].reserved == 7_000_000

@@ -241,7 +241,7 @@ class Model:
     def claim(self, name: str, number: int, reviewer: str, now: int) -> int:
         """A reviewer takes a seat; return the epoch."""
         seat = self.tasks[name].seats[number]
-        seat.state, seat.epoch, seat.reviewer = "claimed", seat.epoch + 1, reviewer
+        seat.state, seat.epoch, seat.reviewer, seat.cost = "claimed", seat.epoch + 1, reviewer, None
         seat.lease_until = now + self.lease
         self.efforts[name, number, seat.epoch] = None
         return seat.epoch

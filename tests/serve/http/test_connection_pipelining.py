@@ -252,6 +252,35 @@ def test_idle_connections_make_room_for_new_ones(small: Running) -> None:
             ask(other)
 
 
+def test_who_does_not_read_replies_makes_room_unless_a_key_was_valid(tmp_path: Path) -> None:
+    """Requests without a key for the largest document, again and again, by clients that read nothing."""
+    document = b"GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with running(tmp_path, max_connections=4, body_timeout_s=3600) as service, ExitStack() as stack:
+        for _ in range(4):
+            bare = stack.enter_context(closing(socket.socket()))
+            bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            bare.connect(("127.0.0.1", int(service.url.rpartition(":")[2])))
+            bare.sendall(document * 60)
+        made: Any = service.server.server_state.connections
+        until(lambda: sum(each.flow.write_paused for each in made) == 4)
+        for _ in range(3):
+            with closing(connected(service.url)) as further:
+                ask(further)
+        assert service.client().get("/v1/policies").status == 200
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_connection_that_is_read_again_stays(known: bool) -> None:
+    waiting = WaitingConnections(3)
+    made = stub(waiting)
+    made.known = known
+    made._wait_in(None)  # it runs a request
+    made.pause_writing()
+    assert list(waiting.unread) == ([] if known else [made])
+    made.resume_writing()
+    assert (made.queue, list(waiting.unread)) == (None, [])
+
+
 class StubTransport:
     """A transport whose client has not read some bytes."""
 

@@ -21,11 +21,13 @@ cdef extern from *:
     """
     #define CUT 1.0       /* distances of the first and the last decile, beyond these deciles */
     #define ABSURD 1000.0 /* times the larger decile: a broken sensor, a code for "missing", an attack */
-    #define UNIT 1.0      /* up to this size a value is no outlier: a chance, an indicator, an encoded feature */
+    #define UNIT 1.0      /* up to this size a value of a narrow feature is no outlier: a chance, an indicator */
+    #define NARROW 0.25   /* distance of the deciles of a narrow feature */
     """
     const double CUT
     const double ABSURD
     const double UNIT
+    const double NARROW
 
 cdef inline double *rank_view(State *s, double *context) noexcept nogil:
     """The rank view of a context: the last view."""
@@ -62,19 +64,19 @@ cdef inline void cut_outliers(State *s, double *x, double *raw) noexcept nogil:
     """Cut values that are farther from the deciles of the first contexts than these from each other.
 
     A value that is absurdly far is no value: it becomes the median, and missing (NaN) in `raw`, unless that is NULL.
-    Values up to 1 in size stay: the chances of rare classes are near 0 at both deciles, and a large one says most.
-    So do indicators: where the deciles are equal, most values are, and nothing says how far others may be.
+    Values up to 1 in size stay if the deciles are near each other: the chances of rare classes are near 0 at both, and
+    a large one says most. So do indicators: where the deciles are equal, nothing says how far other values may be.
     """
     cdef Int j, n
     cdef double low, high
     cdef const double *table
     for j in range(s.sizes.n_ranked):
         n = s.arrays.rank_count[j]
-        if n < MIN_FOR_CUTS or not fabs(x[j]) > UNIT:
+        if n < MIN_FOR_CUTS:
             continue
         table = s.arrays.rank_table + j * RANKED_CONTEXTS
         low, high = table[n // 10], table[n - 1 - n // 10]
-        if low == 0.0 and high == 0.0:
+        if (low == 0.0 and high == 0.0) or (high - low < NARROW and fabs(x[j]) <= UNIT):
             continue
         # not by the distance: all but a few confidences of a naive Bayes classifier are 1 to nine digits
         if fabs(x[j]) > ABSURD * max(fabs(low), fabs(high)):

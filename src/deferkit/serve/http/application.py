@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deferkit.serve.telemetry import Telemetry
 
 AnyRequest = Request[Any, Any, Any]
-LOADING_S = 1.0  # seconds to wait for policies before listening: small ones are loaded by then
+LOADING_S = 3.0  # seconds to wait for policies before listening: small ones are loaded by then
 ROUTES = [
     *policies.POLICY_ROUTES,
     *tasks.TASK_ROUTES,

@@ -154,6 +154,7 @@ class WaitingConnections:
         self.most_of_address = most_of_address
         self.tls: ssl.SSLContext | None = None
         self.new: Queue = OrderedDict()  # owe the rest of a request, and have sent none with a valid key
+        self.unread: Queue = OrderedDict()  # do not read their replies, and have sent no request with a valid key
         self.strangers: Queue = OrderedDict()  # are idle, and have sent none with a valid key
         self.partial: Queue = OrderedDict()  # owe the rest of a request
         self.idle: Queue = OrderedDict()
@@ -166,13 +167,13 @@ class WaitingConnections:
         loop hundreds are accepted at once: those whose bytes wait to be read stay for another turn.
         """
         while len(connections) > self.most:
-            others = (self.strangers, self.partial, self.idle)
+            others = (self.unread, self.strangers, self.partial, self.idle)
             queues = (self.new, *others) if len(self.new) > self.most // NEW_SHARE else (*others, self.new)
             queue = next(filter(None, queues), None)
             if queue is None:
                 return False
             for each in list(islice(queue, MAX_TRIES)):
-                if not each.has_unread() or len(connections) > self.most + BACKLOG:
+                if queue is self.unread or not each.has_unread() or len(connections) > self.most + BACKLOG:
                     each.give_way()
                     break
                 queue.move_to_end(each)
@@ -270,6 +271,23 @@ class LimitedConnection(HttpToolsProtocol):
         """Wait for the next request. `end_if_slow` looks at it: no timer for each request."""
         self.known = self.known or "caller" in self.cycle.scope
         self._wait_in(self.waiting.idle if self.known else self.waiting.strangers)
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read its replies: without a key it would keep its place for nothing."""
+        super().pause_writing()
+        self.known = self.known or (self.cycle is not None and "caller" in self.cycle.scope)
+        if self.queue is None:
+            self._run()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again."""
+        super().resume_writing()
+        if self.queue is self.waiting.unread:
+            self._wait_in(None)
+
+    def _run(self) -> None:
+        """Wait for nothing but the reply; for the client, if it does not read what was written before."""
+        self._wait_in(self.waiting.unread if self.flow.write_paused and not self.known else None)
 
     def has_unread(self) -> bool:
         """Whether bytes of the client wait to be read."""
@@ -427,13 +445,15 @@ class LimitedConnection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self._wait_for_next()
         else:
-            self._wait_in(None)
+            self._run()
 
     def end_if_slow(self, now: float, slow_s: float) -> None:
         """End a connection if its request does not arrive or its client does not read the reply."""
         if self._is_idle():
             if self.since < now - self.timeout_keep_alive:
                 self.transport.close()
+        elif self.queue is self.waiting.unread:
+            pass  # see below
         elif self.queue is not None and self.since < now - slow_s:
             self.refuse(408, "too_slow", "The request did not arrive in time.")
         unread = self.transport.get_write_buffer_size()

@@ -90,7 +90,7 @@ async def create_webhook(request: AnyRequest, data: JSONBody[WebhookBody]) -> Re
 
 @get("/v1/webhooks", opt=route_options("webhooks", "admin"))
 async def list_webhooks(request: AnyRequest) -> Response[WebhookPage]:
-    """List the webhooks of the caller's tenant, without secrets, and how many events wait for each."""
+    """List the webhooks of the caller's tenant, with their waiting events."""
     tenant, store = caller_of(request).tenant, engine_of(request).webhooks.store
 
     def read_page() -> dict[str, object]:

@@ -253,6 +253,7 @@ class CorrectAnswer:
         claim = claim_of(body, work.claims[owned.id, body.task], self.bound)
         if (done := idempotent_reply(work, owned, self.request, self.digest)) is not None:
             return done
+        owned.check_quota()
         row, seats = self._read_completed(owned, work, claim)
         check_form(owned, body.answer)
         before, micros = seats[body.seat], cost_of(owned, body.cost)
