@@ -58,7 +58,7 @@ def public_names() -> dict[str, Any]:
     """Return everything public by the name that users import it with."""
     found = {
         f"deferkit.{name}": getattr(deferkit, name)
-        for name in (*deferkit.__all__, *deferkit.STUDY_NAMES)
+        for name in (*deferkit.__all__, *deferkit._STUDY_NAMES)
         if name != "__version__"
     }
     more = [deferkit.client, *connector_modules()]

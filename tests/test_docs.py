@@ -18,7 +18,7 @@ app = add_commands()
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PUBLIC = [name for name in (*deferkit.__all__, *deferkit.STUDY_NAMES) if inspect.isclass(getattr(deferkit, name))]
+PUBLIC = [name for name in (*deferkit.__all__, *deferkit._STUDY_NAMES) if inspect.isclass(getattr(deferkit, name))]
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -260,7 +260,10 @@ def test_every_public_name_is_there_and_no_other() -> None:
         getattr(deferkit, "Deferer")  # noqa: B009 - mypy knows that it is not there
     public = [name for name in vars(deferkit) if not name.startswith("_")]
     modules = [name for name in public if isinstance(getattr(deferkit, name), ModuleType)]
-    assert set(public) - set(modules) - set(deferkit.__all__) == {"TYPE_CHECKING", "import_module"}
+    assert set(public) - set(modules) - {*deferkit.__all__, *deferkit._STUDY_NAMES} == {
+        "TYPE_CHECKING",
+        "import_module",
+    }
 
 
 def requirements(extra: str) -> set[str]:

@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
     ]
 
 
-CLASSES = [name for name in (*deferkit.__all__, *deferkit.STUDY_NAMES) if inspect.isclass(getattr(deferkit, name))]
+CLASSES = [name for name in (*deferkit.__all__, *deferkit._STUDY_NAMES) if inspect.isclass(getattr(deferkit, name))]
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -84,7 +84,7 @@ else:
 register_moved_modules()
 del register_moved_modules
 
-STUDY_NAMES = ("BudgetPlan", "Comparison", "compare", "plan")
+_STUDY_NAMES = ("BudgetPlan", "Comparison", "compare", "plan")
 """Public names that need the libraries of studies, so that `import *` leaves them out."""
 
 __all__ = [

@@ -309,9 +309,9 @@ class Running(NamedTuple):
         self.clients.append(Client(self.url, key if tenant is None else self.key(tenant, *scopes)))
         return self.clients[-1]
 
-    def key(self, tenant: str, *scopes: str) -> str:
-        """Make a key."""
-        key, row = new_key(tenant, list(scopes or SCOPES), "")
+    def key(self, tenant: str, *scopes: str, reviewer: str | None = None) -> str:
+        """Make a key, bound to a reviewer if there is one."""
+        key, row = new_key(tenant, list(scopes or SCOPES), "", reviewer=reviewer)
         self.store.add_key(row)
         return key
 

@@ -71,7 +71,8 @@ def test_every_page_opens(browser: Browser, service: Running, look: str) -> None
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_pages_of_reviewers_open(browser: Browser, service: Running, look: str) -> None:
-    with watched(browser, service.url, key=service.key("acme"), reviewer="zoe", **LOOKS[look]) as page:
+    key = service.key("acme", "review", "read", reviewer="zoe")  # resumes the claim that the looks before have made
+    with watched(browser, service.url, key=key, reviewer="zoe", **LOOKS[look]) as page:
         for path, text in {"/review": NAME, f"/review/{NAME}": "Is the claim justified?"}.items():
             settled(page, service.url + path, text)
             assert accessibility_faults(page) == [], path
